@@ -1,0 +1,2 @@
+-- What an event led to: lineage forward.
+CREATE INDEX event_cause ON event (cause) WHERE cause IS NOT NULL;

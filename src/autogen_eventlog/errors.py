@@ -1,0 +1,344 @@
+"""Every error of the package: one base, structured fields, a message built from them.
+
+A message says what, where, what was expected, what was found, the likely cause and what to do. The fields are
+attributes of the error, so that programs need not parse the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+
+class EventLogError(Exception):
+    """Base of all errors of this package."""
+
+
+@dataclass(eq=False)
+class _Fielded(EventLogError):
+    """Gives a dataclass error its message as `str()` and survives pickling and `copy`."""
+
+    def __post_init__(self) -> None:
+        Exception.__init__(self, *(getattr(self, field.name) for field in fields(self)))
+
+    def __str__(self) -> str:
+        return self.message()
+
+    def message(self) -> str:
+        """The whole sentence a person reads."""
+        raise NotImplementedError
+
+
+# -- the server and the schema ------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class EmbeddedPostgresError(_Fielded):
+    """The embedded Postgres can't be installed, started or reached."""
+
+    data_dir: str
+    problem: str
+    remedy: str
+
+    def message(self) -> str:
+        return f"embedded Postgres in {self.data_dir}: {self.problem}. {self.remedy}"
+
+
+@dataclass(eq=False)
+class DatabaseUnavailable(_Fielded):
+    """No connection could be had within the bound. Nothing was recorded, so nothing was delivered."""
+
+    server: str
+    waited_seconds: float
+    problem: str
+
+    def message(self) -> str:
+        return (
+            f"database {self.server} did not answer within {self.waited_seconds:g} s: {self.problem}. "
+            "Nothing was lost: what was not recorded was not delivered. Check that the server runs and send again"
+        )
+
+
+@dataclass(eq=False)
+class SchemaError(_Fielded):
+    """The schema in the database can't be used or made by this version of the package and this role."""
+
+    schema: str
+    problem: str
+    remedy: str
+
+    def message(self) -> str:
+        return f"schema {self.schema!r}: {self.problem}. {self.remedy}"
+
+
+# -- appending ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class AppendRefused(_Fielded):
+    """The log refused events of one stream. Base of the reasons below; nothing of the refused events is stored."""
+
+    stream: str
+    expected: int
+    found: int
+
+    def message(self) -> str:
+        return f"stream {self.stream!r}: append refused, expected {self.expected}, found {self.found}"
+
+
+@dataclass(eq=False)
+class StreamFenced(AppendRefused):
+    """Another owner has taken the stream: `expected` is our epoch, `found` the stream's (G6)."""
+
+    def message(self) -> str:
+        return (
+            f"stream {self.stream!r}: epoch {self.expected} is stale, the stream is owned under epoch {self.found}; "
+            "another worker took this agent over, and nothing of this one leaves any more"
+        )
+
+
+@dataclass(eq=False)
+class VersionConflict(AppendRefused):
+    """The stream is not at the version the append expected."""
+
+    def message(self) -> str:
+        difference = self.found - self.expected
+        what = f"another writer appended {difference} events" if difference > 0 else "the stream is shorter"
+        return f"stream {self.stream!r}: expected version {self.expected}, found {self.found}; {what}"
+
+
+@dataclass(eq=False)
+class AppendFailed(_Fielded):
+    """The database can't store an append and never will: a limit or a defect, named by its SQLSTATE."""
+
+    stream: str
+    sqlstate: str
+    problem: str
+
+    def message(self) -> str:
+        return (
+            f"stream {self.stream!r}: the database refused the append (SQLSTATE {self.sqlstate or 'none'}): "
+            f"{self.problem}. Nothing of it is stored, and nothing behind it"
+        )
+
+
+@dataclass(eq=False)
+class StreamOwned(_Fielded):
+    """A live worker owns the stream (DESIGN: taking over is polite)."""
+
+    stream: str
+    owner: str
+    host: str
+    process: int
+    epoch: int
+    heartbeat_at: datetime
+
+    def message(self) -> str:
+        return (
+            f"stream {self.stream!r} is owned by worker {self.owner} (host {self.host}, process {self.process}, "
+            f"epoch {self.epoch}, last heartbeat {self.heartbeat_at.isoformat()}). Stop that worker, or wait until "
+            "its lease is over, or take over by force with takeover=True"
+        )
+
+
+@dataclass(eq=False)
+class LogClosed(_Fielded):
+    """The log was closed; nothing can be appended or read through it."""
+
+    what: str
+
+    def message(self) -> str:
+        return f"{self.what}: the event log is closed. Keep `async with EventLog.open()` open while the runtime runs"
+
+
+@dataclass(eq=False)
+class EventTooLarge(_Fielded):
+    """One event is larger than the writer's memory bound or than Postgres can store."""
+
+    stream: str
+    size_bytes: int
+    limit_bytes: int
+
+    def message(self) -> str:
+        return (
+            f"stream {self.stream!r}: an event of {self.size_bytes} bytes is over the limit of {self.limit_bytes}. "
+            "Send a reference instead of the content, or raise the limit"
+        )
+
+
+# -- types --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class NotEncodable(_Fielded):
+    """A value can't be recorded exactly. Raised before delivery, so nothing has happened (G11)."""
+
+    path: str
+    type_name: str
+    reason: str
+
+    def message(self) -> str:
+        return (
+            f"{self.path}: a value of type {self.type_name} can't be recorded exactly: {self.reason}. The message was "
+            "not delivered. Use a dataclass, a pydantic model, an enum, a protobuf or plain data for this field"
+        )
+
+
+@dataclass(eq=False)
+class TypeNotAllowed(_Fielded):
+    """A stored value names a type that is not on the allow-list; nothing was imported (G10)."""
+
+    type_name: str
+    path: str
+
+    def message(self) -> str:
+        return (
+            f"{self.path}: stored type {self.type_name!r} is not registered here, and stored names are never "
+            "imported. Register it with log.register_types(...), or read the event as an opaque payload"
+        )
+
+
+@dataclass(eq=False)
+class PayloadCorrupt(_Fielded):
+    """Stored bytes are not what the codec writes, or not what it would write for the class as it is now."""
+
+    where: str
+    problem: str
+    remedy: str = "The row was altered or truncated"
+
+    def message(self) -> str:
+        return f"{self.where}: stored payload can't be decoded: {self.problem}. {self.remedy}"
+
+
+# -- replay, restore ----------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Divergence(_Fielded):
+    """The code does something else than the log says (G5). No state is returned."""
+
+    stream: str
+    version: int
+    delivery: int | None
+    recorded: str
+    produced: str
+    likely_cause: str
+
+    def message(self) -> str:
+        delivery = "" if self.delivery is None else f", delivery {self.delivery}"
+        return (
+            f"stream {self.stream!r}, version {self.version}{delivery}: recorded {self.recorded}, "
+            f"the code produced {self.produced}. Likely cause: {self.likely_cause}"
+        )
+
+
+@dataclass(eq=False)
+class NotRestorable(_Fielded):
+    """A stream can't be restored to the asked point, and why."""
+
+    stream: str
+    point: str
+    problem: str
+    remedy: str
+
+    def message(self) -> str:
+        return f"stream {self.stream!r} can't be restored to {self.point}: {self.problem}. {self.remedy}"
+
+
+@dataclass(eq=False)
+class UnknownStream(_Fielded):
+    """The log holds no event of this agent (at the asked point)."""
+
+    stream: str
+    point: str
+
+    def message(self) -> str:
+        return f"stream {self.stream!r}: the log holds no event of this agent at {self.point}; nothing was created"
+
+
+@dataclass(eq=False)
+class InvalidPoint(_Fielded):
+    """A point in time, version or position that makes no sense."""
+
+    point: str
+    problem: str
+    remedy: str
+
+    def message(self) -> str:
+        return f"point {self.point}: {self.problem}. {self.remedy}"
+
+
+@dataclass(eq=False)
+class AgentBusy(_Fielded):
+    """Running deliveries did not end within the bound, so the agent was not restored; nothing has changed."""
+
+    stream: str
+    running: int
+    waited_seconds: float
+
+    def message(self) -> str:
+        return (
+            f"stream {self.stream!r}: {self.running} deliveries still run after {self.waited_seconds:g} s; the agent "
+            "was not touched. Wait for them, or give a larger timeout"
+        )
+
+
+@dataclass(eq=False)
+class RecordingIncomplete(_Fielded):
+    """This runtime lets only a part be recorded, so the asked operation can't be done on it (G11)."""
+
+    operation: str
+    runtime: str
+    remedy: str
+
+    def message(self) -> str:
+        return f"{self.operation} is not possible on {self.runtime}: {self.remedy}"
+
+
+@dataclass(eq=False)
+class UnsupportedEventLoop(_Fielded):
+    """The running loop hides its callbacks from Python, so a schedule can't be recorded on it."""
+
+    loop: str
+
+    def message(self) -> str:
+        return (
+            f"the running event loop is {self.loop}, whose callbacks can't be counted, so replay could not be exact. "
+            "Run the program on asyncio's own loop (asyncio.run without a loop factory or policy)"
+        )
+
+
+@dataclass(eq=False)
+class UnsupportedAutoGen(_Fielded):
+    """The installed autogen-core is outside the tested range."""
+
+    found: str
+    supported: str
+
+    def message(self) -> str:
+        return f"autogen-core {self.found} is installed; this version of autogen-eventlog supports {self.supported}"
+
+
+@dataclass(eq=False)
+class InvalidState(_Fielded):
+    """A mapping given to load_state is not a state that can be loaded. Nothing was changed."""
+
+    agent: str
+    problem: str
+    remedy: str
+
+    def message(self) -> str:
+        return f"agent {self.agent!r}: the given state can't be loaded: {self.problem}. {self.remedy}"
+
+
+@dataclass(eq=False)
+class InstanceEnded(_Fielded):
+    """An instance that is no longer the agent (stopped, replaced, viewed, fenced) tried to act."""
+
+    stream: str
+
+    def message(self) -> str:
+        return (
+            f"stream {self.stream!r}: this instance is no longer the agent (it was stopped, replaced, or is a view of "
+            "the past), so nothing of it is recorded and nothing leaves. Ask the runtime for the agent by its id"
+        )

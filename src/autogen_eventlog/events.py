@@ -1,0 +1,98 @@
+"""The facts of a stream: what is proposed to the log, and what the log has recorded.
+
+One flat shape serves every event type, because the table has one shape and the hot path builds one object an event.
+Which fields a type uses is said in `EventType`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+
+class EventType(str, Enum):
+    """Past tense, one per kind of fact (DESIGN, 6)."""
+
+    AGENT_ACTIVATED = "AgentActivated"
+    """An instance was built on a worker: `metadata["producer"]` names worker, class, code hash and Python."""
+    MESSAGE_DELIVERED = "MessageDelivered"
+    """A handler run began: `delivery`, `sender`, `topic`, `message_id`, `message_type`, `payload`."""
+    MESSAGE_SENT = "MessageSent"
+    """The handler called another agent: `delivery`, `call`, `recipient`, `message_type`, `payload`."""
+    REPLY_RECEIVED = "ReplyReceived"
+    """The answer to `call`: `outcome` replied, raised or cancelled; `message_type` and `payload`."""
+    MESSAGE_PUBLISHED = "MessagePublished"
+    """The handler published: `delivery`, `topic`, `message_type`, `payload`."""
+    EFFECT_RECORDED = "EffectRecorded"
+    """A result from outside the runtime that the handler depends on."""
+    DELIVERY_COMPLETED = "DeliveryCompleted"
+    """The handler run `delivery` ended: `outcome` replied, raised or cancelled; the reply in `payload`."""
+    DELIVERY_CANCELLED = "DeliveryCancelled"
+    """The outside asked the handler run `delivery` to stop; it ends with its own `DeliveryCompleted`."""
+    MESSAGE_DROPPED = "MessageDropped"
+    """An intervention handler refused a message: `metadata["by"]` names it. Not in any agent's replay."""
+    MESSAGE_SUBMITTED = "MessageSubmitted"
+    """A message entered the runtime from outside any agent, or on a runtime that shows no more than that."""
+    STATE_LOADED = "StateLoaded"
+    """A saved state was put into the agent: the state in `payload`."""
+    STREAM_RESTORED = "StreamRestored"
+    """What follows continues from version `metadata["to_version"]`; what lies between is an abandoned branch."""
+    STREAM_FORKED = "StreamForked"
+    """The stream begins with another's past: `metadata["from_stream"]`, `metadata["from_version"]`."""
+
+
+class Outcome(str, Enum):
+    """How a delivery or a call ended."""
+
+    REPLIED = "replied"
+    RAISED = "raised"
+    CANCELLED = "cancelled"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventData:
+    """An event as proposed to the log; its stream, version and epoch are said to `append`."""
+
+    id: UUID
+    type: EventType
+    occurred_at: datetime
+    """The producer's clock, zone-aware. For people; nothing is ordered by it."""
+    delivery: int | None = None
+    """1-based number of the handler run within its stream."""
+    call: int | None = None
+    """1-based number of the outgoing call within its stream."""
+    sender: str | None = None
+    recipient: str | None = None
+    topic: str | None = None
+    """`type/source` of AutoGen's TopicId."""
+    message_id: str | None = None
+    """AutoGen's message id, as found. It may repeat (TRAPS T1, T29, T30) and identifies nothing."""
+    message_type: str | None = None
+    """`module:qualname` of the message's class."""
+    payload: bytes | None = None
+    """The exact encoded value (see `codec`): UTF-8 JSON, never containing U+0000 unescaped."""
+    outcome: Outcome | None = None
+    cause: UUID | None = None
+    """Id of the event that directly led to this one."""
+    correlation: UUID | None = None
+    """Id shared by all events of one conversation."""
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    """JSON-clean; what replay and people need beside the columns (tick, timers, clock readings, error, producer)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvent(EventData):
+    """An event as the log holds it."""
+
+    stream: str
+    version: int
+    """1-based, gapless within the stream."""
+    position: int
+    """Grows across streams; gaps are normal."""
+    epoch: int
+    recorded_at: datetime
+    """The database's clock, zone-aware UTC, never decreasing within a stream."""

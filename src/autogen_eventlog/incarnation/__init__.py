@@ -1,0 +1,1 @@
+"""One instance of an agent at work: what it receives and does, recorded while live, followed in replay."""

@@ -1,0 +1,608 @@
+"""An incarnation: one instance of an agent, with everything that crosses the boundary between it and the world.
+
+The same code runs live and in replay; only where inputs come from and where outputs go differs. Live, an input is
+recorded and let in, an output is recorded and, once durable, let out. In replay, inputs come from the journal and outputs
+are held against it. When the journal of a recovered agent ends, the incarnation goes live in place, even in the middle of
+a callback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Protocol
+from uuid import UUID
+
+from autogen_core import Agent, AgentId, CancellationToken, MessageContext, TopicId
+
+from autogen_eventlog.codec import Codec, Encoded
+from autogen_eventlog.errors import EventLogError, InstanceEnded, NotEncodable
+from autogen_eventlog.events import EventData, EventType, Outcome, RecordedEvent
+from autogen_eventlog.ids import EventIds, parse_topic
+from autogen_eventlog.incarnation.failures import (
+    decode_failure,
+    encode_failure,
+    is_cancellation,
+    traceback_text,
+)
+from autogen_eventlog.incarnation.outbox import Outbox
+from autogen_eventlog.replay.journal import OBSERVATIONS, TICK, HandlerStarted
+from autogen_eventlog.replay.loop import outside_context
+from autogen_eventlog.replay.machine import Machine, Mismatch, Production
+from autogen_eventlog.replay.session import DELIVERY, Mode, Session
+
+
+class _Done:
+    """An awaitable that is done."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+DONE = _Done()
+
+
+class Appender(Protocol):
+    """Where a live incarnation's events go: one stream, under one epoch."""
+
+    @property
+    def version(self) -> int:
+        """The stream's version after everything appended so far."""
+        ...
+
+    def append(self, event: EventData) -> Awaitable[Any]:
+        """Put the next event in the writer's queue, without waiting; the ticket is done when it is committed."""
+        ...
+
+
+class World(Protocol):
+    """Where a live incarnation's outputs go, once durable."""
+
+    def ask(self, incarnation: Incarnation, call: Call) -> Coroutine[Any, Any, None]: ...
+
+    def publish(self, incarnation: Incarnation, event: EventData, message: Any) -> Coroutine[Any, Any, None]: ...
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One handler run."""
+
+    number: int
+    """Version of its `MessageDelivered` (or `StateLoaded`)."""
+    event_id: UUID
+    correlation: UUID | None
+    done: asyncio.Future[Completion]
+    token: CancellationToken = field(default_factory=CancellationToken)
+    task: asyncio.Task[Any] | None = None
+    begun: bool = False
+    cancelled_early: bool = False
+    """Its task was cancelled before it ran: asyncio would then never enter the coroutine, nor record its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """How a handler run ended: durable once `ticket` is."""
+
+    outcome: Outcome
+    reply: Any
+    error: BaseException | None
+    ticket: Awaitable[Any]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of the agent to another, not yet answered."""
+
+    event: EventData
+    recipient: AgentId
+    message: Encoded
+    future: asyncio.Future[Any]
+    token: CancellationToken
+    again: bool = False
+    """Asked before, by an incarnation that is no more."""
+
+
+@dataclass(slots=True, eq=False)
+class Effect:
+    """One request to the world beside the runtime's messages, not yet answered."""
+
+    number: int
+    kind: str
+    request: str
+    ask: Callable[[], Awaitable[Any]]
+    future: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What comes with a message that is delivered live."""
+
+    message: Encoded
+    sender: AgentId | None
+    topic: TopicId | None
+    is_rpc: bool
+    message_id: str
+    cause: UUID | None
+    correlation: UUID | None
+
+
+class Incarnation:
+    """One instance of an agent at its boundary."""
+
+    def __init__(
+        self, agent_id: AgentId, *, codec: Codec, ids: EventIds, machine: Machine | None, tick: int = 0, timers: int = 0
+    ) -> None:
+        self.id = agent_id
+        self.stream = str(agent_id)
+        self.codec = codec
+        self.session = Session(self.stream, machine=machine, tick=tick, timers=timers)
+        self.agent: Agent | None = None
+        self.continues = True
+        """Whether the incarnation goes live where its journal ends (a view does not)."""
+        self.failure: Mismatch | None = None
+        """What replay found wrong; the instance must not be used."""
+        self._ended_by: EventLogError | None = None
+        self.calls: dict[UUID, Call] = {}
+        self.effects: dict[int, Effect] = {}
+        self.deliveries: dict[int, Delivery] = {}
+        self.effects_asked = 0
+        self._deferred: dict[int, tuple[Delivery, Callable[[], Coroutine[Any, Any, Any]]]] = {}
+        self._ids = ids
+        self._loop = self.session.loop
+        self._appender: Appender | None = None
+        self._world: World | None = None
+        self._outbox: Outbox | None = None
+        self._last_ticket: Awaitable[Any] = DONE
+        self.session.on_end = self.end
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # -- live or not ----------------------------------------------------------------------------------------------
+
+    def connect(self, appender: Appender, world: World, outbox: Outbox) -> None:
+        """Say where events and outputs go once the incarnation is live."""
+        self._appender, self._world, self._outbox = appender, world, outbox
+
+    @property
+    def live(self) -> bool:
+        return self.session.mode is Mode.LIVE
+
+    @property
+    def ended(self) -> bool:
+        return self.session.mode is Mode.ENDED
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is under way: no handler, no call, no effect, no callback, no timer."""
+        return not (self.deliveries or self.calls or self.effects) and self.session.quiet
+
+    def go_live(self) -> None:
+        """Continue from the end of the journal: what was asked and not answered is asked again, in order."""
+        self.session.go_live()
+        for delivery, run in list(self._deferred.values()):
+            self._start(delivery, run)
+        self._deferred.clear()
+        for call in list(self.calls.values()):
+            call.again = True
+            self._let_out(DONE, self._ask_later(call))
+        for effect in list(self.effects.values()):
+            self._spawn(self._answer_effect(effect, DONE))
+
+    def end(self, reason: EventLogError | None = None) -> None:
+        """The instance is no longer the agent: nothing of it is recorded, nothing leaves, and its callers are told."""
+        if self._ended_by is None:
+            self._ended_by = reason or InstanceEnded(self.stream)
+        if self._outbox is not None:
+            self._outbox.close()
+        self.session.end()
+        for delivery in self.deliveries.values():
+            if not delivery.done.done():
+                delivery.done.set_exception(self._ended_by)
+                delivery.done.exception()  # whoever waits is told; that nobody waits is no mistake
+
+    @property
+    def outbox(self) -> Outbox:
+        assert self._outbox is not None
+        return self._outbox
+
+    # -- inputs, live ---------------------------------------------------------------------------------------------
+
+    def deliver(self, envelope: Envelope, *, deferred: bool = False) -> tuple[Delivery, Awaitable[Any]]:
+        """Record a delivery and start its handler; with `deferred`, the handler waits for `start`.
+
+        The handler is given a copy made from what was recorded, so that what it sees is what the log holds.
+        """
+        message = self.codec.decode(envelope.message.data, where="message")
+        metadata = {} if envelope.is_rpc is (envelope.topic is None) else {"is_rpc": envelope.is_rpc}
+        if deferred:
+            metadata["deferred"] = True
+        event, ticket = self._record(
+            EventType.MESSAGE_DELIVERED,
+            delivery=self._next_version(),
+            sender=None if envelope.sender is None else str(envelope.sender),
+            topic=None if envelope.topic is None else str(envelope.topic),
+            message_id=envelope.message_id,
+            message=envelope.message,
+            cause=envelope.cause,
+            correlation=envelope.correlation,
+            metadata=metadata,
+        )
+        return self._admit(event, message, deferred=deferred), ticket
+
+    def start(self, delivery: Delivery) -> None:
+        """Start the handler of a deferred delivery."""
+        found = self._deferred.pop(delivery.number, None)
+        if found is not None and self.live:
+            self.session.observations.append(HandlerStarted(delivery.number, self.session.tick).observation())
+            self._start(*found)
+
+    def load(self, state: Encoded) -> tuple[Delivery, Awaitable[Any]]:
+        """Record that a state is put into the agent, and run its `load_state`."""
+        event, ticket = self._record(EventType.STATE_LOADED, delivery=self._next_version(), message=state)
+        return self._admit_load(event, self.codec.decode(state.data, where="state")), ticket
+
+    def cancel(self, delivery: Delivery, *, by: str) -> None:
+        """Record that the outside asked a handler run to stop, through its token or by cancelling its task."""
+        if self.live and delivery.number in self.deliveries:
+            self._record(EventType.DELIVERY_CANCELLED, delivery=delivery.number, metadata={"by": by})
+            self._cancel(delivery, by)
+
+    def answer(self, call: Call, reply: Any, error: BaseException | None) -> None:
+        """Record the answer to a call and give it to the agent. Later answers, and those nobody waits for, are void."""
+        if not self.live or call.future.done() or call.event.id not in self.calls:
+            return
+        outcome, message = self._outcome(reply, error)
+        self._record(
+            EventType.REPLY_RECEIVED,
+            delivery=call.event.delivery,
+            call=call.event.call,
+            sender=call.event.recipient,
+            message=message,
+            outcome=outcome,
+            cause=call.event.id,
+            correlation=call.event.correlation,
+        )
+        if error is None:
+            reply, error = self._decode(message, outcome, "reply")
+        self._settle(call.future, reply, error)
+
+    # -- inputs, from the journal ---------------------------------------------------------------------------------
+
+    def apply(self, event: RecordedEvent) -> None:
+        """Let a recorded input in.
+
+        Raises:
+            Mismatch: The agent is not in a state in which this could have come.
+            TypeNotAllowed, PayloadCorrupt: It can't be decoded here.
+        """
+        match event.type:
+            case EventType.MESSAGE_DELIVERED:
+                message = self.codec.decode(event.payload or b"", where=place(event))
+                self._admit(event, message, deferred=bool(event.metadata.get("deferred")))
+            case EventType.STATE_LOADED:
+                self._admit_load(event, self.codec.decode(event.payload or b"", where=place(event)))
+            case EventType.DELIVERY_CANCELLED:
+                self._cancel(self._running(event), event.metadata["by"])
+            case EventType.REPLY_RECEIVED:
+                call = self.calls.get(event.cause) if event.cause is not None else None
+                if call is None or call.future.done():
+                    raise Mismatch(event.version, f"a reply to call {event.call}", "no such call, or one given up")
+                self._settle(call.future, *self._recorded_result(event))
+            case EventType.EFFECT_RECORDED:
+                effect = self._expected_effect(event)
+                self._settle(effect.future, *self._recorded_result(event))
+            case _:
+                raise AssertionError(event.type)
+
+    def apply_start(self, number: int) -> None:
+        """Start the handler of a delivery that was recorded before (strict durability)."""
+        self._start(*self._deferred.pop(number))
+
+    def _running(self, event: RecordedEvent) -> Delivery:
+        delivery = self.deliveries.get(event.delivery or 0)
+        if delivery is None:
+            raise Mismatch(event.version, f"a cancellation of delivery {event.delivery}", "no such running delivery")
+        return delivery
+
+    def _expected_effect(self, event: RecordedEvent) -> Effect:
+        effect = self.effects.get(event.metadata["effect"])
+        asked = (event.metadata["kind"], event.metadata["request"])
+        if effect is None or (effect.kind, effect.request) != asked or effect.future.done():
+            made = "no such request" if effect is None else f"{effect.kind} {effect.request}"
+            raise Mismatch(event.version, f"the result of {asked[0]} {asked[1]}", made)
+        return effect
+
+    def _recorded_result(self, event: RecordedEvent) -> tuple[Any, BaseException | None]:
+        message = Encoded(event.message_type or "", event.payload or b"")
+        return self._decode(message, event.outcome or Outcome.REPLIED, place(event))
+
+    # -- running the agent ----------------------------------------------------------------------------------------
+
+    def _admit(self, event: EventData, message: Any, *, deferred: bool) -> Delivery:
+        delivery = self._new_delivery(event)
+        context = MessageContext(
+            sender=None if event.sender is None else AgentId.from_str(event.sender),
+            topic_id=None if event.topic is None else parse_topic(event.topic),
+            is_rpc=event.metadata.get("is_rpc", event.topic is None),
+            cancellation_token=delivery.token,
+            message_id=str(event.message_id),
+        )
+
+        async def handle() -> Any:
+            assert self.agent is not None
+            return await self.agent.on_message(message, ctx=context)
+
+        if deferred:
+            self._deferred[delivery.number] = (delivery, handle)
+        else:
+            self._start(delivery, handle)
+        return delivery
+
+    def _admit_load(self, event: EventData, state: Any) -> Delivery:
+        delivery = self._new_delivery(event)
+
+        async def load() -> Any:
+            assert self.agent is not None
+            return await self.agent.load_state(state)
+
+        self._start(delivery, load)
+        return delivery
+
+    def _new_delivery(self, event: EventData) -> Delivery:
+        delivery = Delivery(event.delivery or 0, event.id, event.correlation, self._loop.create_future())
+        self.deliveries[delivery.number] = delivery
+        return delivery
+
+    def _start(self, delivery: Delivery, run: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        task = self.session.spawn(self._run(delivery, run), delivery)
+        delivery.task = task
+        self._tasks.add(task)
+
+    async def _run(self, delivery: Delivery, run: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        delivery.begun = True
+        try:
+            if delivery.cancelled_early:
+                raise asyncio.CancelledError
+            reply = await run()
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            await self._complete(delivery, None, error)
+        else:
+            await self._complete(delivery, reply, None)
+        finally:
+            if delivery.task is not None:
+                self._tasks.discard(delivery.task)
+
+    async def _complete(self, delivery: Delivery, reply: Any, error: BaseException | None) -> None:
+        outcome, message = self._outcome(reply, error)
+        if error is None and outcome is Outcome.RAISED:
+            _, error = self._decode(message, outcome, "reply")
+        made = Production(
+            EventType.DELIVERY_COMPLETED,
+            message_type=message.type_name,
+            payload=message.data,
+            outcome=outcome,
+            delivery=delivery.number,
+        )
+        metadata = {} if error is None else {"traceback": traceback_text(error)}
+        try:
+            _, ticket = await self.produce(made, delivery=delivery, metadata=metadata)
+        except EventLogError:
+            return  # the incarnation has ended, and `end` has told whoever waits for this delivery
+        self.deliveries.pop(delivery.number, None)
+        if error is None:
+            reply, _ = self._decode(message, outcome, "reply")
+        if not delivery.done.done():
+            delivery.done.set_result(Completion(outcome, reply, error, ticket))
+
+    def _cancel(self, delivery: Delivery, by: str) -> None:
+        task = delivery.task
+        if by == "token":
+            self.session.inject(delivery.token.cancel)
+        elif task is None or not delivery.begun:
+            delivery.cancelled_early = True
+        else:
+            self.session.inject(task.cancel)
+
+    def _settle(self, future: asyncio.Future[Any], reply: Any, error: BaseException | None) -> None:
+        if error is None:
+            self.session.inject(lambda: future.set_result(reply))
+        else:
+            self.session.inject(lambda: future.set_exception(error))
+
+    # -- outputs --------------------------------------------------------------------------------------------------
+
+    async def produce(
+        self, made: Production, *, delivery: Delivery | None, metadata: dict[str, Any] | None = None
+    ) -> tuple[EventData, Awaitable[Any]]:
+        """Make an output: recorded if live, held against the journal if not.
+
+        It does not suspend, unless the instance must go no further: at the end of a view, after a divergence.
+
+        Raises:
+            EventLogError: The instance is no longer the agent (`ended`).
+        """
+        if self.session.mode is Mode.FOLLOWING:
+            recorded = self._follow(made)
+            if recorded is not None:
+                if self._at_end_of_view and made.type is not EventType.DELIVERY_COMPLETED:
+                    await self.stand_still()
+                return recorded, DONE
+            if self.session.mode is not Mode.LIVE:
+                await self.stand_still()
+        if not self.live:
+            raise self._ended_by or InstanceEnded(self.stream)
+        return self._record(
+            made.type,
+            delivery=made.delivery if made.delivery is not None else (delivery.number if delivery else None),
+            call=self._next_version() if made.type is EventType.MESSAGE_SENT else None,
+            recipient=made.recipient,
+            topic=made.topic,
+            message=Encoded(made.message_type or "", made.payload or b""),
+            outcome=made.outcome,
+            cause=None if delivery is None else delivery.event_id,
+            correlation=None if delivery is None else delivery.correlation,
+            metadata=metadata,
+        )
+
+    def _follow(self, made: Production) -> RecordedEvent | None:
+        """The recorded output that `made` is; None where the journal has ended and the incarnation goes live."""
+        machine = self.session.machine
+        assert machine is not None
+        if self.failure is not None:
+            return None
+        if machine.exhausted:
+            if self.continues:
+                self.go_live()
+            return None
+        try:
+            return machine.produce(made)
+        except Mismatch as mismatch:
+            self.failure = mismatch
+            return None
+
+    @property
+    def _at_end_of_view(self) -> bool:
+        machine = self.session.machine
+        return not self.continues and machine is not None and machine.exhausted
+
+    async def stand_still(self) -> None:
+        """Stop the running agent code exactly here; it is never resumed."""
+        await self._loop.create_future()
+
+    async def effect(self, kind: str, request: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask the world something that is not a message: answered once, and from the log in replay (G4).
+
+        Args:
+            kind: What is asked, for people and for comparison, such as `runtime.add_subscription`.
+            request: A text or digest that tells this request from others of its kind.
+            ask: Does it. Run live only, outside the agent's session.
+        """
+        number = self.effects_asked
+        self.effects_asked += 1
+        effect = Effect(number, kind, request, ask, self._loop.create_future())
+        self.effects[number] = effect
+        if self.session.mode is Mode.FOLLOWING and self.session.machine and self.session.machine.exhausted:
+            if not self.continues or self.failure is not None:
+                await self.stand_still()
+            del self.effects[number]
+            self.go_live()
+            self.effects[number] = effect
+        if self.ended:
+            raise self._ended_by or InstanceEnded(self.stream)
+        if self.live:
+            self._spawn(self._answer_effect(effect, self._last_ticket))
+        try:
+            return await effect.future
+        finally:
+            self.effects.pop(number, None)
+
+    async def _answer_effect(self, effect: Effect, before: Awaitable[Any]) -> None:
+        try:
+            await before
+            reply, error = await effect.ask(), None
+        except BaseException as raised:
+            reply, error = None, raised
+        if not self.live or effect.future.done() or effect.number not in self.effects:
+            return
+        outcome, message = self._outcome(reply, error)
+        self._record(
+            EventType.EFFECT_RECORDED,
+            message=message,
+            outcome=outcome,
+            metadata={"effect": effect.number, "kind": effect.kind, "request": effect.request},
+        )
+        if error is None:
+            reply, error = self._decode(message, outcome, effect.kind)
+        self._settle(effect.future, reply, error)
+
+    def let_out(self, call: Call, ticket: Awaitable[Any]) -> None:
+        """Send a recorded call on its way once it is durable."""
+        self._let_out(ticket, self._ask_later(call))
+
+    def let_out_publication(self, event: EventData, message: Encoded, ticket: Awaitable[Any]) -> None:
+        """Send a recorded publication on its way once it is durable."""
+        world = self._world
+        assert world is not None
+        self._let_out(
+            ticket, lambda: world.publish(self, event, self.codec.decode(message.data, where="message"))
+        )
+
+    def _ask_later(self, call: Call) -> Callable[[], Awaitable[None]]:
+        async def depart() -> None:
+            world = self._world
+            assert world is not None
+            if not call.future.done():
+                self._spawn(world.ask(self, call))
+
+        return depart
+
+    def _let_out(self, ticket: Awaitable[Any], departure: Callable[[], Awaitable[Any]]) -> None:
+        outside_context().run(self.outbox.put, ticket, departure)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = outside_context().run(self._loop.create_task, coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard, context=outside_context())
+
+    # -- recording ------------------------------------------------------------------------------------------------
+
+    def note(self, event_type: EventType, metadata: dict[str, Any]) -> Awaitable[Any]:
+        """Record a fact that concerns no code, such as an activation."""
+        return self._record(event_type, metadata=metadata)[1]
+
+    def _next_version(self) -> int:
+        assert self._appender is not None
+        return self._appender.version + 1
+
+    def _record(
+        self,
+        event_type: EventType,
+        *,
+        message: Encoded | None = None,
+        metadata: dict[str, Any] | None = None,
+        **columns: Any,
+    ) -> tuple[EventData, Awaitable[Any]]:
+        assert self._appender is not None
+        full = {} if metadata is None else metadata
+        full[TICK] = self.session.tick
+        if self.session.observations:
+            full[OBSERVATIONS] = self.session.take_observations()
+        event = EventData(
+            id=self._ids.next(),
+            type=event_type,
+            occurred_at=datetime.now(timezone.utc),
+            message_type=None if message is None else message.type_name,
+            payload=None if message is None else message.data,
+            metadata=full,
+            **columns,
+        )
+        self._last_ticket = ticket = self._appender.append(event)
+        return event, ticket
+
+    def _outcome(self, reply: Any, error: BaseException | None) -> tuple[Outcome, Encoded]:
+        if error is None:
+            try:
+                return Outcome.REPLIED, self.codec.encode(reply, where="reply")
+            except NotEncodable as refused:
+                error = refused
+        outcome = Outcome.CANCELLED if is_cancellation(error) else Outcome.RAISED
+        return outcome, encode_failure(self.codec, error)
+
+    def _decode(self, message: Encoded, outcome: Outcome, where: str) -> tuple[Any, BaseException | None]:
+        if outcome is Outcome.REPLIED:
+            return self.codec.decode(message.data, where=where), None
+        return None, decode_failure(self.codec, message.type_name, message.data, where=where)
+
+
+def place(event: RecordedEvent) -> str:
+    """An event's place, for errors."""
+    return f"stream {event.stream!r}, version {event.version}"
+
+
+def current_delivery() -> Delivery | None:
+    """The delivery that the running code belongs to."""
+    return DELIVERY.get()

@@ -1,0 +1,86 @@
+"""Who and what produces an agent's events: worker, class, a hash of its code, Python (on `AgentActivated`)."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+_FOREIGN_PACKAGES = ("autogen_core", "autogen_agentchat", "autogen_ext", "builtins", "abc", "typing")
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """What replay compares to say why code and log may disagree."""
+
+    agent_class: str
+    code_hash: str
+    python: str
+    hash_seed: str
+    worker: str = ""
+
+    def as_metadata(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def producer_of(agent: object, worker: str = "") -> Producer:
+    """Describe the code at hand for an instance."""
+    cls = type(agent)
+    return Producer(
+        agent_class=f"{cls.__module__}:{cls.__qualname__}",
+        code_hash=code_hash(cls),
+        python=platform.python_version(),
+        hash_seed=_hash_seed(),
+        worker=worker,
+    )
+
+
+@lru_cache(maxsize=1024)
+def code_hash(cls: type) -> str:
+    """A hash of the source of the class and of its own bases (AutoGen's and Python's are named by their versions)."""
+    digest = hashlib.sha256()
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] not in _FOREIGN_PACKAGES:
+            digest.update(_source(base).encode())
+    return digest.hexdigest()[:16]
+
+
+def likely_cause(recorded: dict[str, Any] | None, now: Producer) -> str:
+    """Why the code may do something else than the log says, from what differs between then and now."""
+    if recorded is None:
+        return "the log does not say which code recorded it"
+    causes: list[str] = []
+    if recorded.get("agent_class") != now.agent_class:
+        causes.append(f"the agent's class was {recorded.get('agent_class')} and is {now.agent_class}")
+    elif recorded.get("code_hash") != now.code_hash:
+        causes.append(f"the code of {now.agent_class} has changed since it recorded this")
+    if _minor(recorded.get("python", "")) != _minor(now.python):
+        causes.append(f"it was recorded under Python {recorded.get('python')} and runs under {now.python}")
+    if causes:
+        return "; ".join(causes)
+    unrecorded = "the handler depends on something that is not recorded (clock, random, files, shared objects)"
+    if now.hash_seed == "random" or recorded.get("hash_seed") != now.hash_seed:
+        return f"{unrecorded}, or on the order of a set or dict of strings (set PYTHONHASHSEED to the same number)"
+    return unrecorded
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _hash_seed() -> str:
+    if not sys.flags.hash_randomization:
+        return "0"
+    return os.environ.get("PYTHONHASHSEED", "random")
+
+
+def _source(cls: type) -> str:
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):  # defined in a REPL or in C: its name is all there is
+        return f"{cls.__module__}:{cls.__qualname__}"

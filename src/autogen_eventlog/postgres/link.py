@@ -1,0 +1,155 @@
+"""The writer's connection: one prepared statement, whose parameter we pack and whose few result cells we read.
+
+It speaks to libpq through psycopg's own wrapper (`psycopg.pq`): a cursor costs about as much for one small batch as
+the whole batch costs here.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from struct import Struct
+from typing import Any
+
+import psycopg
+from psycopg import generators, pq
+from psycopg.errors import error_from_result
+
+from autogen_eventlog.postgres.packing import array
+from autogen_eventlog.postgres.session import connect
+from autogen_eventlog.postgres.sql import query
+from autogen_eventlog.postgres.ticket import Ticket
+
+_INT8 = Struct("!q")
+_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
+_STATEMENT = b"eventlog_append"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAnswer:
+    """What `append` said about one stream of the batch."""
+
+    stream: str
+    epoch: int
+    accepted: bool
+    found_epoch: int
+    found_version: int
+    recorded_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What `append` said. Streams that aren't named were accepted, at `recorded_at`."""
+
+    position: int
+    """Of the event before the batch's first."""
+    recorded_at: datetime
+    streams: tuple[StreamAnswer, ...]
+
+    @property
+    def refused(self) -> bool:
+        """Whether any stream was."""
+        return any(not said.accepted for said in self.streams)
+
+
+class Link:
+    """An open connection that can append. Not for two tasks at once."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], element_type: int) -> None:
+        self._connection = connection
+        self._element_type = element_type
+
+    @classmethod
+    async def open(cls, conninfo: str, schema: str) -> Link:
+        """Connects, prepares the statement, and makes sure of partitions and of the position base."""
+        connection = await connect(conninfo, schema)
+        try:
+            await connection.execute(query("maintain"))
+            cursor = await connection.execute(query("event_input_type"))
+            row = await cursor.fetchone()
+            assert row is not None
+            link = cls(connection, row[0])
+            connection.pgconn.send_prepare(_STATEMENT, query("append"))
+            await link._result(pq.ExecStatus.COMMAND_OK)
+        except BaseException:
+            await connection.close()
+            raise
+        return link
+
+    async def maintain(self) -> None:
+        """Makes next month's partition when it is due."""
+        await self._connection.execute(query("maintain"))
+
+    async def append(self, batch: Sequence[Ticket]) -> Answer:
+        """One statement, one transaction, one round trip."""
+        pieces: list[bytes] = []
+        events = 0
+        for ticket in batch:
+            pieces += ticket.pieces
+            events += ticket.events
+        parameter = array(self._element_type, pieces, events)
+        self._connection.pgconn.send_query_prepared(_STATEMENT, [parameter], [pq.Format.BINARY], pq.Format.BINARY)
+        return _answer(await self._result(pq.ExecStatus.TUPLES_OK))
+
+    async def find(self, tickets: Sequence[Ticket]) -> dict[int, tuple[int, datetime]]:
+        """Looks for the last event of each ticket by its id; by index in `tickets`: position and recorded_at."""
+        cursor = await self._connection.execute(
+            query("find_appended"),
+            {
+                "streams": [ticket.stream for ticket in tickets],
+                "versions": [ticket.version for ticket in tickets],
+                "ids": [ticket.last_id for ticket in tickets],
+            },
+        )
+        return {row[0] - 1: (row[1], row[2]) for row in await cursor.fetchall()}
+
+    def abort(self) -> None:
+        """Breaks the connection under a call that hangs, which then fails as if the network had."""
+        connection = socket.socket(fileno=self._connection.pgconn.socket)
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        finally:
+            connection.detach()
+
+    async def close(self) -> None:
+        """Closes at once; what runs is left to the server."""
+        await self._connection.close()
+
+    async def _result(self, expected: pq.ExecStatus) -> pq.abc.PGresult:
+        results = await self._connection.wait(generators.execute(self._connection.pgconn))
+        result = results[-1]
+        if result.status != expected:
+            raise error_from_result(result)
+        return result
+
+
+def _answer(result: pq.abc.PGresult) -> Answer:
+    position = _int8(result.get_value(0, 6))
+    streams = [_stream_answer(result, row) for row in range(result.ntuples)]
+    recorded_at = _time(result.get_value(0, 7))
+    if len(streams) == 1 and streams[0].accepted and streams[0].recorded_at == recorded_at:
+        streams = []
+    return Answer(position, recorded_at, tuple(streams))
+
+
+def _stream_answer(result: pq.abc.PGresult, row: int) -> StreamAnswer:
+    recorded_at = result.get_value(row, 5)
+    return StreamAnswer(
+        stream=(result.get_value(row, 0) or b"").decode(),
+        epoch=_int8(result.get_value(row, 1)),
+        accepted=result.get_value(row, 2) == b"\x01",
+        found_epoch=_int8(result.get_value(row, 3)),
+        found_version=_int8(result.get_value(row, 4)),
+        recorded_at=None if recorded_at is None else _time(recorded_at),
+    )
+
+
+def _int8(data: bytes | None) -> int:
+    assert data is not None
+    return _INT8.unpack(data)[0]
+
+
+def _time(data: bytes | None) -> datetime:
+    return _POSTGRES_EPOCH + timedelta(microseconds=_int8(data))

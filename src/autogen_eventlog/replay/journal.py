@@ -1,0 +1,115 @@
+"""The journal of one agent: its events and what the loop did between them, as entries in order.
+
+A *tick* is the number of callbacks the event loop has run in the agent's context. Every entry carries the tick at which
+it happened, counted before a callback that it causes runs. Timers that fired, readings of the loop's clock and starts of
+handlers happen too often to be rows of their own: they travel as *observations* in the metadata of the next event, and
+come back out of it here, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from autogen_eventlog.events import EventType, RecordedEvent
+
+TICK: Final = "tick"
+OBSERVATIONS: Final = "observations"
+
+_TIMER, _CLOCK, _START, _FOREIGN = "t", "c", "s", "f"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The `number`-th timer that the agent armed fired."""
+
+    number: int
+    tick: int
+
+    def observation(self) -> list[Any]:
+        return [_TIMER, self.number, self.tick]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRead:
+    """The agent read the loop's clock: `value`, in seconds."""
+
+    value: float
+    tick: int
+
+    def observation(self) -> list[Any]:
+        return [_CLOCK, self.value, self.tick]
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerStarted:
+    """The handler of the delivery recorded at version `delivery` began later than it was recorded (strict durability)."""
+
+    delivery: int
+    tick: int
+
+    def observation(self) -> list[Any]:
+        return [_START, self.delivery, self.tick]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignWakeup:
+    """Something that is not recorded (a socket, a thread, another agent's object) woke the agent."""
+
+    what: str
+    tick: int
+
+    def observation(self) -> list[Any]:
+        return [_FOREIGN, self.what, self.tick]
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A recorded event."""
+
+    event: RecordedEvent
+    tick: int
+
+
+Entry = TimerFired | ClockRead | HandlerStarted | ForeignWakeup | Happened
+
+INPUTS: Final = frozenset(
+    {
+        EventType.MESSAGE_DELIVERED,
+        EventType.REPLY_RECEIVED,
+        EventType.EFFECT_RECORDED,
+        EventType.DELIVERY_CANCELLED,
+        EventType.STATE_LOADED,
+    }
+)
+"""What comes to the agent from outside: replay injects it at its tick."""
+
+OUTPUTS: Final = frozenset({EventType.MESSAGE_SENT, EventType.MESSAGE_PUBLISHED, EventType.DELIVERY_COMPLETED})
+"""What the agent does: replay expects it at its tick, with the same content."""
+
+
+def entries(event: RecordedEvent) -> Iterator[Entry]:
+    """What happened from the event before this one up to this one, in order.
+
+    Raises:
+        ValueError: The metadata is not what this package writes.
+    """
+    for observation in event.metadata.get(OBSERVATIONS, ()):
+        yield _entry(observation)
+    yield Happened(event, event.metadata.get(TICK, 0))
+
+
+def _entry(observation: list[Any]) -> Entry:
+    kind, what, tick = observation
+    match kind:
+        case "t":
+            return TimerFired(what, tick)
+        case "c":
+            return ClockRead(what, tick)
+        case "s":
+            return HandlerStarted(what, tick)
+        case "f":
+            return ForeignWakeup(what, tick)
+        case _:
+            raise ValueError(f"unknown observation {kind!r}")

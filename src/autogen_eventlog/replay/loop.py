@@ -1,0 +1,120 @@
+"""Where the event loop tells an agent's session what it schedules.
+
+Three methods of the running loop (`call_soon`, `call_at`, `time`) and `create_task` are wrapped on the instance. A
+`ContextVar` says which session, if any, the running code belongs to; everything else passes through untouched. asyncio
+itself calls these methods through the instance, its C parts included, so no callback of an agent goes unseen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from autogen_eventlog.errors import UnsupportedEventLoop
+
+_ATTRIBUTE = "_autogen_eventlog_hooks"
+
+
+class Scheduled(Protocol):
+    """What the loop needs of a session."""
+
+    @property
+    def running(self) -> bool:
+        """Whether a callback of this session is being run."""
+        ...
+
+    def call_soon(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
+    ) -> asyncio.Handle: ...
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
+    ) -> asyncio.TimerHandle: ...
+
+    def time(self) -> float: ...
+
+    def create_task(self, coroutine: Coroutine[Any, Any, Any], name: str | None) -> asyncio.Task[Any]: ...
+
+
+SESSION: contextvars.ContextVar[Scheduled | None] = contextvars.ContextVar("autogen_eventlog_session", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The loop's own methods, as they were."""
+
+    call_soon: Callable[..., asyncio.Handle]
+    call_at: Callable[..., asyncio.TimerHandle]
+    time: Callable[[], float]
+
+
+def outside_context() -> contextvars.Context:
+    """A copy of the current context that belongs to no session: what runs in it is not the agent's doing."""
+    context = contextvars.copy_context()
+    if SESSION.get() is not None:
+        context.run(SESSION.set, None)
+    return context
+
+
+def install(loop: asyncio.AbstractEventLoop) -> Hooks:
+    """Wrap the loop's scheduling methods, once per loop.
+
+    Raises:
+        UnsupportedEventLoop: The loop is not asyncio's own (uvloop routes its callbacks past these methods).
+    """
+    hooks: Hooks | None = getattr(loop, _ATTRIBUTE, None)
+    if hooks is None:
+        if not isinstance(loop, asyncio.BaseEventLoop):
+            raise UnsupportedEventLoop(f"{type(loop).__module__}.{type(loop).__qualname__}")
+        hooks = Hooks(loop.call_soon, loop.call_at, loop.time)
+        _wrap(loop, hooks)
+        setattr(loop, _ATTRIBUTE, hooks)
+    return hooks
+
+
+def _wrap(loop: asyncio.BaseEventLoop, hooks: Hooks) -> None:
+    own_call_soon, own_call_at, own_time = hooks.call_soon, hooks.call_at, hooks.time
+    own_create_task, own_threadsafe = loop.create_task, loop.call_soon_threadsafe
+    thread = threading.get_ident()
+
+    def call_soon(callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+        session = SESSION.get() if context is None else context.get(SESSION)
+        if session is None:
+            return own_call_soon(callback, *args, context=context)
+        return session.call_soon(callback, args, context or contextvars.copy_context())
+
+    def call_at(
+        when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        session = SESSION.get() if context is None else context.get(SESSION)
+        if session is None:
+            return own_call_at(when, callback, *args, context=context)
+        return session.call_at(when, callback, args, context or contextvars.copy_context())
+
+    def call_soon_threadsafe(callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+        # An agent's own call from the loop's thread (an async generator that is finalized) is an ordinary call_soon
+        # of the agent; from another thread it comes from outside.
+        session = SESSION.get()
+        if session is None or threading.get_ident() != thread or not session.running:
+            return own_threadsafe(callback, *args, context=context)
+        return call_soon(callback, *args, context=context)
+
+    def time() -> float:
+        session = SESSION.get()
+        return own_time() if session is None else session.time()
+
+    def create_task(coro: Any, **keywords: Any) -> asyncio.Task[Any]:
+        session = SESSION.get()
+        if session is None or loop.get_task_factory() is not None or keywords.get("context") is not None:
+            return own_create_task(coro, **keywords)
+        return session.create_task(coro, keywords.get("name"))
+
+    loop.call_soon = call_soon
+    loop.call_at = call_at
+    loop.call_soon_threadsafe = call_soon_threadsafe
+    loop.time = time
+    loop.create_task = create_task

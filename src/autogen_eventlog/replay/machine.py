@@ -1,0 +1,222 @@
+"""The rules of replay, without I/O: journal entries in, inputs to inject and outputs to expect out.
+
+The machine knows the agent's clock (`tick`) and the journal. Its driver asks before each callback what is due, and tells
+it each output the code makes. It never guesses: whatever does not fit is a `Mismatch`, which the driver turns into a
+`Divergence` with the likely cause (G5). No asyncio here, so that the rules can be tested as rules.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from autogen_eventlog.events import EventData, EventType, Outcome, RecordedEvent
+from autogen_eventlog.replay.journal import (
+    INPUTS,
+    OUTPUTS,
+    ClockRead,
+    Entry,
+    ForeignWakeup,
+    Happened,
+    HandlerStarted,
+    TimerFired,
+    entries,
+)
+
+Input: TypeAlias = TimerFired | HandlerStarted | Happened
+
+_TEXT_BOUND = 400
+
+
+class Mismatch(Exception):
+    """Code and journal disagree. `version` is the event's version that the journal was on the way to."""
+
+    def __init__(self, version: int, recorded: str, produced: str, foreign: bool = False) -> None:
+        super().__init__(f"version {version}: recorded {recorded}, produced {produced}")
+        self.version = version
+        self.recorded = recorded
+        self.produced = produced
+        self.foreign = foreign
+
+
+@dataclass(frozen=True, slots=True)
+class Production:
+    """An output as the code makes it: the part of an event that replay compares."""
+
+    type: EventType
+    recipient: str | None = None
+    topic: str | None = None
+    message_type: str | None = None
+    payload: bytes | None = None
+    outcome: Outcome | None = None
+    delivery: int | None = None
+
+    def matches(self, event: EventData) -> bool:
+        return (
+            self.type is event.type
+            and self.payload == event.payload
+            and self.message_type == event.message_type
+            and self.recipient == event.recipient
+            and self.topic == event.topic
+            and self.outcome == event.outcome
+            and self.delivery == event.delivery
+        )
+
+
+class Machine:
+    """Follows one journal from `tick` on."""
+
+    def __init__(self, *, tick: int = 0) -> None:
+        self.tick = tick
+        self.version = 0
+        """Version of the last event that was passed."""
+        self.last: RecordedEvent | None = None
+        self._entries: deque[Entry] = deque()
+        self._complete = False
+
+    # -- feeding --------------------------------------------------------------------------------------------------
+
+    def feed(self, event: RecordedEvent) -> None:
+        """Add the next event of the lineage."""
+        self._entries.extend(entries(event))
+
+    def finish(self) -> None:
+        """No event will follow."""
+        self._complete = True
+
+    @property
+    def hungry(self) -> bool:
+        """Whether more must be fed before the next callback may run: it may make every output of the next tick."""
+        return not self._complete and (not self._entries or self._entries[-1].tick <= self.tick + 1)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the journal is at its end."""
+        return self._complete and not self._entries
+
+    # -- following ------------------------------------------------------------------------------------------------
+
+    def due(self) -> Input | None:
+        """Take the next input, if it is due at this tick. Notes, which concern no code, are passed on the way.
+
+        Raises:
+            Mismatch: The input's tick is over, or something unrecorded woke the agent here.
+        """
+        while self._entries:
+            entry = self._entries[0]
+            if isinstance(entry, Happened) and _is_note(entry.event):
+                self._pass(entry)
+                continue
+            if isinstance(entry, ForeignWakeup):
+                raise self._foreign(entry)
+            if not _is_input(entry):
+                return None
+            if entry.tick > self.tick:
+                return None
+            if entry.tick < self.tick:
+                raise self._mismatch(f"the code has run {self.tick - entry.tick} callbacks more by then")
+            self._pass(entry)
+            return entry  # type: ignore[return-value]
+        return None
+
+    def produce(self, made: Production) -> RecordedEvent:
+        """Hold an output of the code against the journal and pass it.
+
+        Raises:
+            Mismatch: The journal has something else here.
+        """
+        entry = self._entries[0] if self._entries else None
+        if not isinstance(entry, Happened) or not made.matches(entry.event):
+            raise self._mismatch(describe(made))
+        if entry.tick != self.tick:
+            raise self._mismatch(f"{describe(made)} at tick {self.tick} instead of tick {entry.tick}")
+        self._pass(entry)
+        return entry.event
+
+    def read_clock(self) -> float:
+        """The recorded reading of the loop's clock.
+
+        Raises:
+            Mismatch: The journal has no reading here.
+        """
+        entry = self._entries[0] if self._entries else None
+        if not isinstance(entry, ClockRead) or entry.tick != self.tick:
+            raise self._mismatch(f"a reading of the loop's clock at tick {self.tick}")
+        self._entries.popleft()
+        return entry.value
+
+    def stuck(self) -> Mismatch:
+        """The code waits with nothing to run, but the journal goes on."""
+        return self._mismatch(f"nothing: the code waits, at tick {self.tick}")
+
+    def first_tick_free(self, event: RecordedEvent | None) -> int | None:
+        """The last tick that may run before `event`, the first one after the journal, happens (None: no bound)."""
+        if event is None:
+            return None
+        first = next(entries(event))
+        return first.tick if _is_input(first) else first.tick - 1
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _pass(self, entry: Entry) -> None:
+        self._entries.popleft()
+        if isinstance(entry, Happened):
+            self.version = entry.event.version
+            self.last = entry.event
+
+    def _mismatch(self, produced: str) -> Mismatch:
+        entry = self._entries[0] if self._entries else None
+        recorded = "nothing more" if entry is None else _describe_entry(entry)
+        return Mismatch(self._next_version(), recorded, produced)
+
+    def _foreign(self, entry: ForeignWakeup) -> Mismatch:
+        return Mismatch(self._next_version(), f"a wake-up from outside the log: {entry.what}", "nothing", foreign=True)
+
+    def _next_version(self) -> int:
+        """Versions of a lineage jump where it crosses a branch, so the next event is asked, not counted."""
+        for entry in self._entries:
+            if isinstance(entry, Happened):
+                return entry.event.version
+        return self.version
+
+
+def _is_note(event: RecordedEvent) -> bool:
+    return event.type not in INPUTS and event.type not in OUTPUTS
+
+
+def _is_input(entry: Entry) -> bool:
+    return isinstance(entry, TimerFired | HandlerStarted) or (
+        isinstance(entry, Happened) and entry.event.type in INPUTS
+    )
+
+
+def _describe_entry(entry: Entry) -> str:
+    match entry:
+        case Happened():
+            return f"{describe(entry.event)} at tick {entry.tick}"
+        case TimerFired():
+            return f"timer {entry.number} firing at tick {entry.tick}"
+        case ClockRead():
+            return f"a reading of the loop's clock at tick {entry.tick}"
+        case HandlerStarted():
+            return f"the start of delivery {entry.delivery} at tick {entry.tick}"
+        case ForeignWakeup():
+            return f"a wake-up from outside the log at tick {entry.tick}"
+
+
+def describe(event: EventData | Production) -> str:
+    """An event in a few words, for errors."""
+    parts = [event.type.value]
+    if event.outcome is not None:
+        parts.append(event.outcome.value)
+    if event.recipient is not None:
+        parts.append(f"to {event.recipient}")
+    if event.topic is not None:
+        parts.append(f"on topic {event.topic}")
+    if event.message_type is not None:
+        parts.append(event.message_type)
+    if event.payload is not None:
+        text = event.payload.decode("utf-8", "replace")
+        parts.append(text if len(text) <= _TEXT_BOUND else text[:_TEXT_BOUND] + "…")
+    return " ".join(parts)

@@ -1,0 +1,355 @@
+"""One agent's session: its logical clock, and the loop's callbacks in the agent's context, recorded or followed.
+
+A session is in one of three modes. *Live*: callbacks run in the event loop and are counted; what comes from outside is
+recorded with its tick. *Following*: callbacks go to a queue of the session's own, which `follow` runs as the journal says,
+without waiting for anything. *Ended*: the instance is no longer the agent (it was fenced, replaced or viewed); its tasks
+may come to their end, but nothing of theirs is recorded and nothing leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine
+from enum import Enum
+from typing import Any
+
+from autogen_eventlog.replay.journal import ClockRead, ForeignWakeup, TimerFired
+from autogen_eventlog.replay.loop import SESSION, install
+from autogen_eventlog.replay.machine import Machine
+
+DELIVERY: contextvars.ContextVar[Any] = contextvars.ContextVar("autogen_eventlog_delivery", default=None)
+"""The delivery that the running code belongs to; tasks that a handler starts inherit it."""
+
+_PRUNE_AT = 64
+
+
+class Mode(Enum):
+    LIVE = "live"
+    FOLLOWING = "following"
+    ENDED = "ended"
+
+
+class Timer(asyncio.TimerHandle):
+    """A timer of a followed session: fired by the journal, or, once live, by the loop."""
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context,
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self.run: Callable[[], object] = lambda: context.run(callback, *args)
+        self.call = (callback, args, context)
+        self.real: asyncio.TimerHandle | None = None
+
+    def cancel(self) -> None:
+        if self.real is not None:
+            self.real.cancel()
+        super().cancel()
+
+
+class AgentTask(asyncio.Task[Any]):
+    """A task of a session. Cancelled from outside the session, it ends the session.
+
+    Only a loop that shuts down does that (recorded cancellations are injected), and what the agent then does is no part
+    of its life: its log stays as at a kill, and the next worker continues it.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], *, session: Session, name: str | None) -> None:
+        self._session = session
+        super().__init__(coroutine, loop=session.loop, name=name)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if not self._session.inside:
+            self._session.abandon()
+        return super().cancel(msg)
+
+
+class Session:
+    """The clock and the callbacks of one instance of an agent."""
+
+    def __init__(self, stream: str, *, machine: Machine | None = None, tick: int = 0, timers: int = 0) -> None:
+        self.stream = stream
+        self.loop = asyncio.get_running_loop()
+        self.machine = machine
+        self.mode = Mode.LIVE if machine is None else Mode.FOLLOWING
+        self.running = False
+        self.injecting = False
+        self.timers_armed = timers
+        self.foreign_wakeups = 0
+        self.observations: list[list[Any]] = []
+        self.on_end: Callable[[], None] | None = None
+        self._tick = tick
+        self._hooks = install(self.loop)
+        self._shift = 0.0
+        self._now = 0.0
+        self._queue: deque[tuple[asyncio.Handle, Callable[..., object], tuple[Any, ...], contextvars.Context]] = deque()
+        self._scheduled: set[_Box] = set()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._tasks: weakref.WeakSet[AgentTask] = weakref.WeakSet()
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    @property
+    def tick(self) -> int:
+        """Callbacks of this agent that have been run."""
+        return self._tick if self.machine is None else self.machine.tick
+
+    @property
+    def inside(self) -> bool:
+        """Whether what happens now is the agent's own doing or an injected input."""
+        return self.running or self.injecting
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no callback and no timer of the agent is waiting (what a snapshot needs)."""
+        self._prune()
+        return not self._scheduled and not self._timers and not self._queue
+
+    def take_observations(self) -> list[list[Any]]:
+        """What the loop did since the last event; the caller puts it into the next."""
+        taken, self.observations = self.observations, []
+        return taken
+
+    # -- the loop's side ------------------------------------------------------------------------------------------
+
+    def call_soon(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
+    ) -> asyncio.Handle:
+        if self.mode is Mode.LIVE:
+            if not (self.running or self.injecting):
+                self._wake_from_outside(callback)
+            return self._schedule(callback, args, context)
+        if self.mode is Mode.FOLLOWING:
+            handle = asyncio.Handle(callback, args, self.loop, context)
+            self._queue.append((handle, callback, args, context))
+            return handle
+        return self._hooks.call_soon(callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
+    ) -> asyncio.TimerHandle:
+        number = self.timers_armed
+        self.timers_armed += 1
+        if self.mode is Mode.FOLLOWING:
+            timer = Timer(when, callback, args, self.loop, context)
+        elif self.mode is Mode.LIVE:
+            timer = self._hooks.call_at(
+                when - self._shift, self._run_timer, number, callback, args, context=context
+            )
+        else:
+            return self._hooks.call_at(when - self._shift, callback, *args, context=context)
+        if len(self._timers) >= _PRUNE_AT:
+            self._prune()
+        self._timers[number] = timer
+        return timer
+
+    def time(self) -> float:
+        if self.mode is Mode.FOLLOWING and self.machine is not None and not self.machine.exhausted:
+            self._now = self.machine.read_clock()
+        elif self.mode is Mode.LIVE:
+            self._now = self._hooks.time() + self._shift
+            self.observations.append(ClockRead(self._now, self._tick).observation())
+        elif self.mode is Mode.ENDED:
+            return self._hooks.time() + self._shift
+        return self._now
+
+    def create_task(self, coroutine: Coroutine[Any, Any, Any], name: str | None) -> asyncio.Task[Any]:
+        task = AgentTask(coroutine, session=self, name=name)
+        if self.mode is Mode.FOLLOWING:
+            self._tasks.add(task)
+        return task
+
+    # -- live -----------------------------------------------------------------------------------------------------
+
+    def _schedule(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
+    ) -> asyncio.Handle:
+        box = _Box()
+        handle = self._hooks.call_soon(self._run_callback, box, callback, args, context=context)
+        box.handle = handle
+        self._scheduled.add(box)
+        return handle
+
+    def _run_callback(self, box: _Box, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._scheduled.discard(box)
+        if self.mode is not Mode.LIVE:
+            callback(*args)
+            return
+        self._tick += 1
+        self.running = True
+        try:
+            callback(*args)
+        finally:
+            self.running = False
+
+    def _run_timer(self, number: int, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._timers.pop(number, None)
+        if self.mode is not Mode.LIVE:
+            callback(*args)
+            return
+        self.observations.append(TimerFired(number, self._tick).observation())
+        self._tick += 1
+        self.running = True
+        try:
+            callback(*args)
+        finally:
+            self.running = False
+
+    def _wake_from_outside(self, callback: Callable[..., object]) -> None:
+        self.foreign_wakeups += 1
+        self.observations.append(ForeignWakeup(_name(callback), self._tick).observation())
+
+    def inject(self, effect: Callable[[], object]) -> None:
+        """Bring an input in: what `effect` schedules is the input's doing, not an outside wake-up."""
+        self.injecting = True
+        try:
+            effect()
+        finally:
+            self.injecting = False
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], delivery: object) -> asyncio.Task[Any]:
+        """Start agent code in a task of its own, in the agent's context."""
+        context = contextvars.copy_context()
+        context.run(SESSION.set, self)
+        context.run(DELIVERY.set, delivery)
+        task: list[asyncio.Task[Any]] = []
+        self.inject(lambda: task.append(context.run(self.create_task, coroutine, None)))
+        return task[0]
+
+    # -- following ------------------------------------------------------------------------------------------------
+
+    def run_next(self) -> bool:
+        """Run the next callback of the queue; False if there is none. Call it outside of any task."""
+        assert self.machine is not None
+        while self._queue:
+            handle, callback, args, context = self._queue.popleft()
+            if handle.cancelled():
+                continue
+            self.machine.tick += 1
+            self._run(callback, args, context)
+            return True
+        return False
+
+    def fire(self, number: int) -> bool:
+        """Fire an armed timer; False if the agent has not armed it, or has cancelled it."""
+        assert self.machine is not None
+        timer = self._timers.pop(number, None)
+        if not isinstance(timer, Timer) or timer.cancelled():
+            return False
+        callback, args, context = timer.call
+        self.machine.tick += 1
+        self._run(callback, args, context)
+        return True
+
+    def _run(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
+        self.running = True
+        try:
+            context.run(callback, *args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.loop.call_exception_handler({"message": f"Exception in callback {callback!r}", "exception": error})
+        finally:
+            self.running = False
+
+    # -- changes of mode ------------------------------------------------------------------------------------------
+
+    def go_live(self) -> None:
+        """The journal is at its end: waiting callbacks go to the loop, armed timers get real time.
+
+        The agent's clock goes on from its last reading, so the time between two processes does not exist for it.
+        """
+        self._tick = self.tick
+        self.machine = None
+        self.mode = Mode.LIVE
+        self._shift = self._now - self._hooks.time() if self._now else 0.0
+        for handle, callback, args, context in self._queue:
+            if not handle.cancelled():
+                self._forward(handle, callback, args, context)
+        self._queue.clear()
+        self._prune()
+        for number, timer in self._timers.items():
+            if isinstance(timer, Timer) and timer.real is None:
+                callback, args, context = timer.call
+                timer.real = self._hooks.call_at(
+                    timer.when() - self._shift, self._run_timer, number, callback, args, context=context
+                )
+
+    def _forward(
+        self,
+        followed: asyncio.Handle,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context,
+    ) -> None:
+        """Hand a waiting callback to the loop; the agent may hold, and cancel, the handle it was given before."""
+
+        def run(*arguments: Any) -> None:
+            if not followed.cancelled():
+                callback(*arguments)
+
+        self._schedule(run, args, context)
+
+    def end(self) -> None:
+        """Nothing of this instance counts any more. Live tasks may finish; those of a replay stand still for ever."""
+        if self.mode is Mode.ENDED:
+            return
+        following, self.mode = self.mode is Mode.FOLLOWING, Mode.ENDED
+        if following:
+            self._let_go()
+        if self.on_end is not None:
+            self.on_end()
+
+    def abandon(self) -> None:
+        """Nothing counts any more, but somebody waits for the tasks: let them run to their end in the loop."""
+        if self.mode is Mode.ENDED:
+            return
+        self.mode = Mode.ENDED
+        for handle, callback, args, context in self._queue:
+            if not handle.cancelled():
+                self._hooks.call_soon(callback, *args, context=context)
+        self._queue.clear()
+        if self.on_end is not None:
+            self.on_end()
+
+    def _let_go(self) -> None:
+        """Take a replay's unfinished tasks out of asyncio's sight: nobody waits for them, and they must not run on."""
+        for task in list(self._tasks):
+            if not task.done():
+                asyncio._unregister_task(task)  # documented for custom tasks; keeps asyncio.run from waiting
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                coroutine = task.get_coro()
+                if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                    coroutine.close()  # it never began, so nothing of it runs
+        self._queue.clear()
+        self._timers.clear()
+
+    def _prune(self) -> None:
+        self._timers = {number: timer for number, timer in self._timers.items() if not timer.cancelled()}
+        self._scheduled = {box for box in self._scheduled if box.handle is None or not box.handle.cancelled()}
+
+
+class _Box:
+    """Names a scheduled callback before its handle exists."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self) -> None:
+        self.handle: asyncio.Handle | None = None
+
+
+def _name(callback: Callable[..., object]) -> str:
+    """A callback in words: the task or future it wakes, or its own name."""
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        code: Any = owner.get_coro()
+        return f"task in {getattr(code, '__qualname__', code)}"
+    return getattr(callback, "__qualname__", None) or type(callback).__qualname__
