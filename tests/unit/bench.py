@@ -74,7 +74,8 @@ class RandomWorld:
 
 def incarnate(factory: Callable[[], Agent], machine: Machine | None = None, codec: Codec | None = None) -> Incarnation:
     incarnation = Incarnation(AGENT, codec=codec or Codec(), ids=IDS, machine=machine)
-    facade = RuntimeFacade(incarnation, None)  # type: ignore[arg-type]
+    facade = RuntimeFacade(None)  # type: ignore[arg-type]
+    facade.attach(incarnation)
     with AgentInstantiationContext.populate_context((facade, AGENT)):
         incarnation.agent = factory()
     return incarnation

@@ -55,8 +55,8 @@ class SpecialItem(Item):
 @dataclass
 class Order:
     id: int
-    items: list[Item] = field(default_factory=list)
-    by_name: dict[str, Item] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list[Item])
+    by_name: dict[str, Item] = field(default_factory=dict[str, Item])
     pair: tuple[Item, int] | None = None
     color: Color = Color.RED
     placed_at: datetime | None = None
@@ -129,7 +129,7 @@ class Box(Generic[T]):
 @dataclass
 class Tree:
     name: str
-    children: list[Tree] = field(default_factory=list)
+    children: list[Tree] = field(default_factory=lambda: list[Tree]())
     parent: Tree | None = None
 
 
@@ -193,7 +193,7 @@ class Sub(Base):
 
 class Holder(BaseModel):
     item: Base
-    others: list[Base] = Field(default_factory=list)
+    others: list[Base] = Field(default_factory=list[Base])
 
 
 class Aliased(BaseModel):

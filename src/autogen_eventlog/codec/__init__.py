@@ -1,9 +1,9 @@
 """Values to exact bytes and back: same values, same concrete types, nothing imported (G3, G10).
 
-One noun a module: `codec` is the door; `registry` the allow-list, `annotations` and `names` what it goes by; `walk` and
-`sharing` go through live values, `reading` through stored ones; `plans` picks for each class one of `primitives`, `scalars`,
-`times`, `containers`, `objects`, `enums`, `models` and `foreign`; `wire` is the stored form. docs/reference/codec.md
-describes it for readers of the log.
+One noun a module. `codec` is the door; `registry` the allow-list, `annotations` and `names` what it goes by. `walk` and
+`sharing` go through live values, `reading` through stored ones. `kinds` picks the plan of a class: `primitives`,
+`scalars`, `times` and `containers` for built-in ones, `objects` (by `attributes` and `bases`), `enums`, `models` and
+`foreign` for the others. `wire` is the stored form, which docs/reference/codec.md describes for readers of the log.
 """
 
 from autogen_eventlog.codec.codec import Codec, Encoded

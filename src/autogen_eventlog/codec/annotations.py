@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import typing
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from types import GenericAlias, SimpleNamespace, UnionType
 from typing import Any, cast
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 
 def named_classes(cls: type) -> Iterator[type]:
@@ -49,18 +51,21 @@ def _parts(annotation: Any) -> Iterator[object]:
 
 
 def _annotations(cls: type) -> Iterator[object]:
-    if issubclass(cls, BaseModel):
-        yield from (field.annotation for field in cls.model_fields.values())
+    yield from (field.annotation for field in _model_fields(cls).values())
     try:
         yield from typing.get_type_hints(cls, include_extras=True).values()
     except Exception:  # one unresolvable name spoils them all: take them singly
         yield from _single_annotations(cls)
 
 
+def _model_fields(cls: type) -> dict[str, FieldInfo]:
+    return cls.model_fields if issubclass(cls, BaseModel) else {}
+
+
 def _single_annotations(cls: type) -> Iterator[object]:
     for base in cls.__mro__:
         module = vars(sys.modules.get(base.__module__, SimpleNamespace()))
-        raw: dict[str, object] = base.__dict__.get("__annotations__", {})
+        raw: dict[str, object] = inspect.get_annotations(base)
         for name, annotation in raw.items():
             try:
                 lone = SimpleNamespace(__annotations__={name: annotation})

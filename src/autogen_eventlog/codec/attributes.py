@@ -1,8 +1,8 @@
 """How the instances of one class keep their attributes, and how these stand in the stored form.
 
-A field stands under its name. An attribute that is not a field (set outside, or by a cached property) stands under its name
-with `EXTRA` before it, so that a reader can tell a class that lost a field from an object that had one more attribute.
-The order is the order of `vars()`.
+A field stands under its name. An attribute that is not a field (set outside, or by a cached property) stands under its
+name with `EXTRA` before it, so that a reader can tell a class that lost a field from an object that had one more
+attribute. The order is the order of `vars()`.
 """
 
 from __future__ import annotations
@@ -155,5 +155,3 @@ def _slots(cls: type) -> dict[str, MemberDescriptorType]:
         for name, member in base.__dict__.items()
         if isinstance(member, MemberDescriptorType)
     }
-
-

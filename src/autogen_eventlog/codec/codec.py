@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from autogen_eventlog.codec.kinds import BUILTIN_ENCODERS, plan_for
@@ -42,24 +43,24 @@ class Encoded:
 class _Encoders(dict[type, Encode]):
     """From class to encoder; compiles a class that it meets the first time."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, plan: Callable[[type], Plan]) -> None:
         super().__init__({**BUILTIN_ENCODERS, Opaque: encode_opaque})
-        self._codec = codec
+        self._plan = plan
 
     def __missing__(self, cls: type) -> Encode:
-        self[cls] = encode = self._codec._plan_to_encode(cls).encode  # pyright: ignore[reportPrivateUsage]
+        self[cls] = encode = self._plan(cls).encode
         return encode
 
 
 class Codec:
-    """Stores values exactly or not at all: `decode(encode(x))` equals `x` with the same concrete types, recursively (G3).
+    """Stores values exactly or not at all: `decode(encode(x))` is equal, of the same concrete types, recursively (G3).
 
     Safe to share between threads. Compiles each class once; a changed class object is another class.
 
     Args:
         registry: the classes that stored data may become. None: an empty one.
-        learn: remember a class met while encoding, so that this process can decode what it wrote. The object was in hand,
-            so nothing is imported for it. A class that is registered under the same name comes first.
+        learn: remember a class met while encoding, so that this process can decode what it wrote. The object was in
+            hand, so nothing is imported for it. A class that is registered under the same name comes first.
         upcast: turns an old stored form of a class into today's before it is decoded.
     """
 
@@ -72,7 +73,7 @@ class Codec:
         self._learned: dict[str, type] = {}
         self._names: dict[type, str] = {}
         self._generation = self.registry.generation
-        self._encoders = _Encoders(self)
+        self._encoders = _Encoders(self._plan_to_encode)
         self._decoders = Decoders(self._find)
         self._parse = parser(self._decoders, upcast)
 
@@ -110,8 +111,8 @@ class Codec:
 
         Raises:
             TypeNotAllowed: a type in it is neither registered, learned nor a loaded subclass of a registered one.
-            PayloadCorrupt: the bytes are not what `encode` wrote, or a class has other fields now. Nothing half-built is
-                returned.
+            PayloadCorrupt: the bytes are not what `encode` wrote, or a class has other fields now. Nothing half-built
+                is returned.
         """
         if self._generation != self.registry.generation:
             self._refresh()
@@ -123,7 +124,9 @@ class Codec:
 
     def _read(self, data: bytes, where: str, opaque: bool) -> object:
         try:
-            stored = json.loads(data, parse_constant=refuse_constant)
+            stored = json.loads(
+                str(data, "utf-8"), parse_constant=refuse_constant
+            )  # of bytes it would guess the encoding
             return Reader(self._decoders, self._upcast, opaque=opaque).read(stored)
         except Unknown as unknown:
             raise TypeNotAllowed(unknown.type_name, joined(where, unknown.path)) from None
@@ -145,7 +148,7 @@ class Codec:
     def _refresh(self) -> None:
         self._generation = self.registry.generation
         self._decoders.forget()
-        self._encoders = _Encoders(self)
+        self._encoders = _Encoders(self._plan_to_encode)
 
     def _plan(self, cls: type) -> Plan:
         return plan_for(cls, type_name(cls), self.registry.custom(cls))

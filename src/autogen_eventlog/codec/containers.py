@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import Any, cast
 
 from autogen_eventlog.codec.primitives import decode_base64, encode_bytes
 from autogen_eventlog.codec.walk import Encode, Walk
-from autogen_eventlog.codec.wire import DATA, TAG, Decode, Malformed, Node, Refusal, dumps, sole, sole_list
+from autogen_eventlog.codec.wire import DATA, TAG, Decode, Malformed, Node, Refusal, dumps, sole_list
 
 _FACTORY = "factory"
-_MAXLEN = "maxlen"
+MAXLEN = "maxlen"
 _FACTORIES: dict[str, type] = {
     factory.__name__: factory
     for factory in (
@@ -63,13 +63,13 @@ def pairs(value: Mapping[object, object], walk: Walk, depth: int) -> list[list[o
 
     An `OrderedDict` keeps an order of its own, which `dict`'s methods don't know after `move_to_end`.
     """
-    kind = OrderedDict if isinstance(value, OrderedDict) else dict
-    mapping = cast("dict[object, object]", value)
+    kind: Any = OrderedDict if isinstance(value, OrderedDict) else dict
+    names: list[object] = list(kind.keys(value))
     try:
-        keys = walk.fill([], kind.keys(mapping), depth + 2)
-        values = walk.fill([], kind.values(mapping), depth + 2)
+        keys = walk.fill([], names, depth + 2)
+        values = walk.fill([], kind.values(value), depth + 2)
     except Refusal as refusal:
-        refusal.name_step([f"[{key!r}]" for key in kind.keys(mapping)])
+        refusal.name_step([f"[{key!r}]" for key in names])
         raise
     return [[key, item] for key, item in zip(keys, values, strict=True)]
 
@@ -103,6 +103,14 @@ def decode_elements(node: Node) -> list[object]:
     return elements
 
 
+def pop_maxlen(node: Node) -> int | None:
+    """The bound of a deque, which takes no item away."""
+    maxlen = node.pop(MAXLEN, None)
+    if maxlen is not None and (type(maxlen) is not int or maxlen < len(sole_list(node, object))):
+        raise Malformed(f"its items don't fit maxlen {maxlen!r}")
+    return maxlen
+
+
 def _encode_tuple(value: tuple[object, ...], walk: Walk, depth: int) -> Node:
     return {TAG: "tuple", DATA: walk.fill([], value, depth + 2)}
 
@@ -133,7 +141,7 @@ def _encode_deque(value: deque[object], walk: Walk, depth: int) -> object:
         return walk.again(value)
     form[DATA] = walk.fill([], value, depth + 2)
     if value.maxlen is not None:
-        form[_MAXLEN] = value.maxlen
+        form[MAXLEN] = value.maxlen
     return form
 
 
@@ -168,11 +176,8 @@ def _decode_bytearray(node: Node) -> bytearray:
 
 
 def _decode_deque(node: Node) -> deque[object]:
-    maxlen = node.pop(_MAXLEN, None)
-    values = sole_list(node, object)
-    if maxlen is not None and (type(maxlen) is not int or maxlen < len(values)):
-        raise Malformed(f"{len(values)} items don't fit maxlen {maxlen!r}")
-    return deque(values, maxlen)
+    maxlen = pop_maxlen(node)
+    return deque(sole_list(node, object), maxlen)
 
 
 def _decode_dict(node: Node) -> dict[object, object]:

@@ -1,4 +1,4 @@
-"""Classes of other packages that are no dataclass and no model, each recognised by name: none of them is imported here."""
+"""Classes of other packages that are no dataclass and no model, recognised by name: AutoGen is not imported here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import AnyUrl, SecretBytes, SecretStr
 from pydantic_core import Url
 
 from autogen_eventlog.codec.names import type_name
-from autogen_eventlog.codec.objects import attribute_plan
+from autogen_eventlog.codec.objects import attribute_plan, empty
 from autogen_eventlog.codec.plan import Plan
 from autogen_eventlog.codec.primitives import decode_base64
 from autogen_eventlog.codec.walk import Live, Walk
@@ -82,7 +82,7 @@ def _image_plan(cls: type, name: str) -> Plan:
         info = node.pop(_INFO, None)
         if type(info) is not dict:
             raise Malformed("the image's info is not a dict")
-        image = object.__new__(cls)
+        image: object = empty(cls)
         image.__dict__["image"] = _picture(decode_base64({DATA: node.pop(key, None), **node}), cast(Node, info))
         return image
 
@@ -120,9 +120,9 @@ def _picture(png: bytes, info: Node) -> Picture:
 
     from PIL import Image
 
-    with Image.open(BytesIO(png), formats=["PNG"]) as opened:
-        picture = opened.convert("RGB")
-    picture.info = dict(info)
+    with cast(Any, Image).open(BytesIO(png), formats=["PNG"]) as opened:  # Pillow's own types are not all known
+        picture: Picture = opened.convert("RGB")
+    picture.info = {**info}
     return picture
 
 
@@ -131,7 +131,7 @@ def _url_plan(cls: type, name: str) -> Plan:
         return {TAG: name, DATA: walk.one(str(value), depth + 1)}
 
     def decode(node: Node) -> object:
-        url = object.__new__(cls)
+        url: object = empty(cls)
         url.__dict__["_url"] = Url(sole(node, str))
         return url
 

@@ -1,4 +1,4 @@
-"""Which plan a class gets. The order matters: an enum may be a str, a model may be generic, a dataclass may be a list."""
+"""Which plan a class gets. The order matters: an enum may be a str, a dataclass may be a list."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plan_for(cls: type, name: str, custom: Custom | None) -> Plan:
     if custom is not None:
         return _custom_plan(cls, name, custom)
     _require_data(cls)
-    plan = _shaped_plan(cls, name) or foreign_plan(cls, name) or _plain_plan(cls, name)
+    plan = _declared_plan(cls, name) or foreign_plan(cls, name) or _plain_plan(cls, name)
     if plan is None:
         raise NotData(
             "its class is no dataclass, pydantic model, enum, NamedTuple, protobuf message or subclass of a plain "
@@ -82,7 +82,7 @@ def _require_data(cls: type) -> None:
         raise NotData("it is code, not data")
 
 
-def _shaped_plan(cls: type, name: str) -> Plan | None:
+def _declared_plan(cls: type, name: str) -> Plan | None:
     if issubclass(cls, Enum):
         return enum_plan(cls, name)
     if issubclass(cls, BaseModel):
@@ -91,7 +91,7 @@ def _shaped_plan(cls: type, name: str) -> Plan | None:
 
 
 def _plain_plan(cls: type, name: str) -> Plan | None:
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+    if tuple in cls.__mro__ and hasattr(cls, "_fields"):
         return named_tuple_plan(cls, name)
     return subclass_plan(cls, name) or (dataclass_plan(cls, name) if is_dataclass(cls) else None)
 
@@ -101,9 +101,7 @@ def _custom_plan(cls: type, name: str, custom: Custom) -> Plan:
         form: Node = {TAG: name}
         if walk.seen.setdefault(id(value), form) is not form:
             return walk.again(value)
-        data = custom.to_data(value)
-        walk.keep(data)
-        form[DATA] = walk.one(data, depth + 1)
+        form[DATA] = walk.one(custom.to_data(value), depth + 1)
         return form
 
     def decode(node: Node) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
 from autogen_eventlog.codec.attributes import Attributes, attribute_forms
 from autogen_eventlog.codec.objects import require_constructible
@@ -19,15 +19,17 @@ _PRIVATE = "$private"
 
 
 def model_plan(cls: type[BaseModel], name: str) -> Plan:
-    """Fields, extra fields, private attributes and the set of fields that were given; nothing is validated again."""
+    """Fields, extra fields, private attributes and the set of fields that were given; nothing is validated again.
+
+    A frozen model too has an identity: its private attributes can change.
+    """
     require_constructible(cls, object)
     attributes = Attributes(cls, name, cls.model_fields, slots=False)  # BaseModel's own slots are stored by name
     every = set(cls.model_fields)
-    tracked = not cls.model_config.get("frozen", False)
 
     def encode(value: Live, walk: Walk, depth: int) -> object:
         form: Node = {TAG: name}
-        if tracked and walk.seen.setdefault(id(value), form) is not form:
+        if walk.seen.setdefault(id(value), form) is not form:
             return walk.again(value)
         form.update(attribute_forms(attributes, value, walk.fill, depth + 1))
         if value.__pydantic_fields_set__ != every:
@@ -40,7 +42,9 @@ def model_plan(cls: type[BaseModel], name: str) -> Plan:
         given = _pop_set(node)
         extra, private = _pop_dict(node, _EXTRA), _pop_dict(node, _PRIVATE)
         names = attributes.names(node)
-        return _built(cls, dict(zip(names, node.values(), strict=True)), every if given is None else given, extra, private)
+        return _built(
+            cls, dict(zip(names, node.values(), strict=True)), every if given is None else given, extra, private
+        )
 
     return Plan(name, encode, decode)
 
@@ -79,10 +83,11 @@ def _built(
     extra: dict[str, Any] | None,
     private: dict[str, Any] | None,
 ) -> BaseModel:
-    # as BaseModel.__setstate__ does, which a class may override
+    # as the two classes' __setstate__ do, which a class may override
     model = object.__new__(cls)
     object.__setattr__(model, "__dict__", values)
     object.__setattr__(model, "__pydantic_fields_set__", set(given))
-    object.__setattr__(model, "__pydantic_extra__", extra)
-    object.__setattr__(model, "__pydantic_private__", private)
+    if not issubclass(cls, RootModel):
+        object.__setattr__(model, "__pydantic_extra__", extra)
+        object.__setattr__(model, "__pydantic_private__", private)
     return model

@@ -22,8 +22,8 @@ def generic_metadata(cls: type) -> GenericMetadata | None:
 def type_name(cls: type) -> str:
     """`module:qualname`, never the short name (T19).
 
-    pydantic calls both `Box[a.Item]` and `Box[b.Item]` by `Box[Item]`, so a parametrised model is named by its origin and
-    the full names of its arguments: `shop:Box[shop.orders:Item]`.
+    pydantic calls both `Box[a.Item]` and `Box[b.Item]` by `Box[Item]`, so a parametrised model is named by its origin
+    and the full names of its arguments: `shop:Box[shop.orders:Item]`.
     """
     metadata = generic_metadata(cls)
     if metadata is None or metadata["origin"] is None:

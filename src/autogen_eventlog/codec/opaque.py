@@ -14,8 +14,8 @@ from autogen_eventlog.codec.wire import TAG, Refusal
 class Opaque:
     """Readable, and encodable again to the same form; never turned into an object of another class.
 
-    `data` is the stored JSON of this value alone. Where the message shares objects, it may hold references to definitions
-    that stand outside it.
+    `data` is the stored JSON of this value alone. Where the message shares objects, it may hold references to
+    definitions that stand outside it.
     """
 
     type_name: str

@@ -8,14 +8,14 @@ from base64 import b64decode, b64encode
 from autogen_eventlog.codec.wire import DATA, TAG, Decode, Malformed, Node, sole
 
 BIG = 1 << 2048
-"""617 digits: the least limit that `sys.set_int_max_str_digits` allows is 640, so a plain int can always be read back."""
+"""617 digits: the least limit that `sys.set_int_max_str_digits` allows is 640, so a plain int can always be read."""
 INFINITY = math.inf
 
 _NOT_FINITE = ("inf", "-inf", "nan", "-nan")
 
 
 def encode_text(value: str) -> object:
-    """A str that is not ASCII. Surrogates are tagged: JSON would join a pair of them, and `jsonb` refuses a lone one."""
+    """A str that is not ASCII. Surrogates are tagged: JSON would join a pair of them, `jsonb` refuses a lone one."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
 """From stored JSON to values.
 
-`Decoders` is the table from tag to function; the C parser calls it for each object as it closes, so children come first and
-no Python code walks lists. `Reader` does the same by hand, more slowly: it knows where it is, follows references and can
-leave unknown types opaque.
+`Decoders` is the table from tag to function; the C parser calls it for each object as it closes, so children come first
+and no Python code walks lists. `Reader` does the same by hand, more slowly: it knows where it is, follows references
+and can leave unknown types opaque.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Decoders(dict[object, Decode]):
     """From tag to decoder; finds the class of a name that it meets the first time."""
 
     def __init__(self, find: Callable[[str], Decode | None]) -> None:
-        super().__init__(BUILTIN_DECODERS)
+        super().__init__()
+        self.forget()
         self._find = find
 
     def __missing__(self, tag: object) -> Decode:

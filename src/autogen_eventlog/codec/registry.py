@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -14,16 +13,19 @@ from autogen_eventlog.codec.names import generic_metadata, split_arguments, type
 
 T = TypeVar("T")
 _PRIMITIVES = (bool, int, float, str, type(None))
-_ARGUMENTS = {type_name(kind): kind for kind in (*_PRIMITIVES, *BUILTIN_ENCODERS)}
+_ALWAYS = frozenset({*_PRIMITIVES, *BUILTIN_ENCODERS})
+_ARGUMENTS = {type_name(kind): kind for kind in _ALWAYS}
 _DEEPEST_ARGUMENT = 4
-_FRAMEWORKS = frozenset({*sys.stdlib_module_names, "pydantic", "pydantic_core", "google", "typing_extensions"} - {"__main__"})
+_FRAMEWORKS = frozenset(
+    {*sys.stdlib_module_names, "pydantic", "pydantic_core", "google", "typing_extensions"} - {"__main__"}
+)
 
 
 class TypeRegistry:
     """Classes that stored data may be decoded to.
 
-    A registered class brings the classes its annotations name, and permits its subclasses that are loaded already: a base
-    class cannot know them, and a field declared as the base may hold any of them (T20). Nothing is ever imported.
+    A registered class brings the classes its annotations name, and permits its subclasses that are loaded already: a
+    base class cannot know them, and a field declared as the base may hold any of them (T20). Nothing is ever imported.
     """
 
     def __init__(self) -> None:
@@ -37,14 +39,15 @@ class TypeRegistry:
         """Allow these classes, and what their annotations name. Of two classes of one name the latest wins.
 
         Args:
-            types: classes, or types made of them (`Order | Refusal`, `list[Order]`).
+            types: classes, or types made of them (`Order | Refusal`, `list[Order]`). Built-in ones are allowed anyway.
 
         Raises:
             TypeError: one of `types` names no class that can be data.
         """
         for given in types:
-            found = [cls for cls in classes_in(given) if _is_registrable(cls)]
-            if not found:
+            named = list(classes_in(given))
+            found = [cls for cls in named if _is_registrable(cls)]
+            if not found and not any(cls in _ALWAYS for cls in named):
                 raise TypeError(f"{given!r} is not a dataclass, pydantic model, enum, NamedTuple or protobuf message")
             self._add_all(found)
 
@@ -72,7 +75,7 @@ class TypeRegistry:
         return self._classes.get(name)
 
     def resolve(self, name: str) -> type | None:
-        """The class of a stored `module:qualname`: registered, or a loaded subclass of a registered one. Imports nothing.
+        """The class of a stored `module:qualname`: registered, or a loaded subclass of a registered one; no import.
 
         A parametrised pydantic model (`m:Box[m:Item]`) is found if its origin and its arguments are. Classes of this
         package's own fixed list (AutoGen's `AgentId`, `TopicId`, `Image` …) need no registering.
@@ -157,8 +160,8 @@ def _is_shown(cls: type) -> bool:
 
 
 def _is_registrable(cls: type) -> bool:
-    """Classes of the standard library and of frameworks only if they are shapes themselves: `object` permits everything."""
-    if issubclass(cls, BaseException) or cls in BUILTIN_ENCODERS:
+    """Of the standard library and of frameworks only what is a shape itself: `object` would permit everything."""
+    if BaseException in cls.__mro__ or cls in _ALWAYS:
         return False
     if cls.__module__.partition(".")[0] in _FRAMEWORKS:
         return _is_concrete(cls)
@@ -166,6 +169,5 @@ def _is_registrable(cls: type) -> bool:
 
 
 def _is_concrete(cls: type) -> bool:
-    if not is_message_like(cls):
-        return False
-    return is_dataclass(cls) or bool(getattr(cls, "__members__", None) or getattr(cls, "DESCRIPTOR", None))
+    declared = any(getattr(cls, mark, None) for mark in ("__dataclass_fields__", "__members__", "DESCRIPTOR"))
+    return declared and is_message_like(cls)

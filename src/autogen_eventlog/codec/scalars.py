@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
-from uuid import SafeUUID, UUID
+from uuid import UUID, SafeUUID
 
 from autogen_eventlog.codec.primitives import decode_base64, encode_bytes
 from autogen_eventlog.codec.walk import Encode, Walk

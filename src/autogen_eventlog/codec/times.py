@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from pydantic_core import TzInfo
@@ -43,7 +44,7 @@ def _add_zone(form: Node, zone: tzinfo) -> None:
 
 def _arguments(zone: timezone) -> tuple[object, ...]:
     # What pickle uses: the only way to tell a zone that was given a name from one that made its own.
-    return zone.__getinitargs__()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    return cast(Any, zone).__getinitargs__()
 
 
 def encode_zone(zone: tzinfo, walk: Walk | None = None, depth: int = 0) -> Node:

@@ -15,8 +15,9 @@ Live = Any
 class Walk:
     """The state of one pass.
 
-    `seen` maps the `id()` of each mutable object to its stored form. An encoder enters the form before it fills it, so cycles
-    end; an object met again gives the same form again, and `sharing.number` makes references of those in `shared`.
+    `seen` maps the `id()` of each mutable object to its stored form. An encoder enters the form before it fills it, so
+    cycles end; an object met again gives the same form again, and `sharing.number` makes references of those in
+    `shared`.
     """
 
     __slots__ = ("_encoders", "_kept", "seen", "shared")
@@ -33,16 +34,13 @@ class Walk:
         self.shared.add(id(form))
         return form
 
-    def keep(self, value: object) -> None:
-        """Keep a temporary alive until the pass ends, or another object could get its `id()`."""
-        self._kept.append(value)
-
     def one(self, value: Live, depth: int) -> object:
-        """The stored form of one value; adds no step to a refusal's path."""
+        """The stored form of one value, which may be made for the purpose; adds no step to a refusal's path."""
+        self._kept.append(value)  # were a temporary freed before the pass ends, another object could get its id()
         try:
             return self.fill([], (value,), depth)[0]
         except Refusal as refusal:
-            refusal.path.pop()
+            del refusal.path[-1:]
             raise
 
     def fill(self, out: list[object], values: Iterable[Live], depth: int) -> list[object]:
@@ -58,7 +56,7 @@ class Walk:
         append, encoders = out.append, self._encoders
         try:
             for value in values:
-                kind = type(value)
+                kind = type(value)  # pyright: ignore[reportUnknownVariableType]
                 if kind is str:
                     append(value if value.isascii() else encode_text(value))
                 elif kind is int:

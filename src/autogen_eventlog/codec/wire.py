@@ -1,7 +1,7 @@
 """The stored form: JSON, in which one reserved key marks what JSON can't say.
 
-An object without `TAG` is a plain dict. With it, `TAG` is either a short word of this package (`tuple`, `datetime`) or the
-`module:qualname` of a class; a dict that itself holds `TAG` is stored as pairs, so the two can't be confused.
+An object without `TAG` is a plain dict. With it, `TAG` is either a short word of this package (`tuple`, `datetime`) or
+the `module:qualname` of a class; a dict that itself holds `TAG` is stored as pairs, so the two can't be confused.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ UNSET = "$unset"
 """Names of the fields that the instance did not have (deleted, or `init=False` and never set)."""
 
 MAX_NESTING = 200
-"""Levels of JSON. Every pass uses at most two Python frames a level: under the interpreter's 1,000, with room for callers."""
+"""Levels of JSON. A pass uses at most two Python frames a level: under the usual 1,000, with room for callers."""
 
 Node = dict[str, Any]
 """A tagged JSON object without its tag, its children already decoded."""
 Decode = Callable[[Node], object]
 
 T = TypeVar("T")
+
 
 def _refuse_form(form: object) -> object:
     raise TypeError(f"no stored form has a {type(form).__name__} in it")
@@ -38,11 +39,12 @@ _ENCODER = json.JSONEncoder(
 
 def _make_dumps() -> Callable[[object], str]:
     # JSONEncoder.encode builds the C encoder again on every call: 40 % of the time of a small message
-    make = cast("Callable[..., Callable[[object, int], tuple[str, ...]]] | None", getattr(json.encoder, "c_make_encoder", None))
+    make = cast(
+        "Callable[..., Callable[[object, int], tuple[str, ...]]] | None", getattr(json.encoder, "c_make_encoder", None)
+    )
     if make is None:
         return _ENCODER.encode
-    escape = cast("Callable[[str], str]", json.encoder.encode_basestring_ascii)
-    encode = make(None, _refuse_form, escape, None, ":", ",", False, False, False)
+    encode = make(None, _refuse_form, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False)
     return lambda form: "".join(encode(form, 0))
 
 
@@ -60,9 +62,8 @@ class Refusal(Exception):
         self.path: list[int | str] = []
 
     def name_step(self, names: list[str]) -> None:
-        """Replace the position in the outermost container by what it is called there."""
-        position = self.path[-1]
-        if isinstance(position, int):
+        """Replace the position in the outermost container by its name; none if that container itself is at fault."""
+        if self.path and isinstance(position := self.path[-1], int):
             self.path[-1] = names[position]
 
 
@@ -94,13 +95,15 @@ def sole(node: Node, kind: type[T]) -> T:
     """The one value that a node of a simple type carries; anything else in the node is corruption."""
     value = node.get(DATA)
     if len(node) != 1 or type(value) is not kind:
-        raise Malformed(f"expected {DATA!r} of type {kind.__name__} alone, found {type(value).__name__} in {list(node)}")
+        raise Malformed(
+            f"expected {DATA!r} of type {kind.__name__} alone, found {type(value).__name__} in {list(node)}"
+        )
     return value
 
 
 def sole_list(node: Node, kind: type[T], *, length: int | None = None) -> list[T]:
     """The list that a node carries, each item exactly of `kind` (`object`: of any type)."""
-    values: list[T] = sole(node, list)
+    values = cast("list[T]", sole(node, list))
     if length is not None and len(values) != length:
         raise Malformed(f"expected {length} items, found {len(values)}")
     if kind is not object and any(type(value) is not kind for value in values):

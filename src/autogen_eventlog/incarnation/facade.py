@@ -34,12 +34,23 @@ class RuntimeFacade(AgentRuntime):
     runtime as it is: it is not the doing of a handler, and replay would not repeat it.
     """
 
-    def __init__(self, incarnation: Incarnation, runtime: AgentRuntime) -> None:
-        self._incarnation = incarnation
+    def __init__(self, runtime: AgentRuntime) -> None:
         self._runtime = runtime
+        self._attached: Incarnation | None = None
+
+    def attach(self, incarnation: Incarnation) -> None:
+        """Say whose requests these are. An instance that was registered ready-made has a runtime before it has a log."""
+        self._attached = incarnation
+
+    @property
+    def _incarnation(self) -> Incarnation:
+        assert self._attached is not None
+        return self._attached
 
     def __getattr__(self, name: str) -> Any:
         # What is not in the protocol (AutoGen's runtimes have more methods) is the runtime's own.
+        if name.startswith("__") or "_runtime" not in self.__dict__:
+            raise AttributeError(name)
         found = getattr(self._runtime, name)
         if not inspect.iscoroutinefunction(found):
             return found
@@ -51,7 +62,7 @@ class RuntimeFacade(AgentRuntime):
 
     @property
     def _inside(self) -> bool:
-        return SESSION.get() is self._incarnation.session
+        return self._attached is not None and SESSION.get() is self._attached.session
 
     # -- messages -------------------------------------------------------------------------------------------------
 

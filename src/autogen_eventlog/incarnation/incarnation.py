@@ -142,6 +142,9 @@ class Incarnation:
         self.agent: Agent | None = None
         self.continues = True
         """Whether the incarnation goes live where its journal ends (a view does not)."""
+        self.begun = False
+        self.on_live: Callable[[], None] | None = None
+        """Called as the incarnation goes live, before anything else of it is recorded."""
         self.failure: Mismatch | None = None
         """What replay found wrong; the instance must not be used."""
         self._ended_by: EventLogError | None = None
@@ -178,9 +181,18 @@ class Incarnation:
         """Whether nothing is under way: no handler, no call, no effect, no callback, no timer."""
         return not (self.deliveries or self.calls or self.effects) and self.session.quiet
 
+    def begin(self) -> None:
+        """Go live, unless the code has gone past the end of its journal by itself and is live already."""
+        if not self.begun:
+            self.go_live()
+
     def go_live(self) -> None:
-        """Continue from the end of the journal: what was asked and not answered is asked again, in order."""
-        self.session.go_live()
+        """Begin, or continue from the end of the journal: what was asked and not answered is asked again, in order."""
+        self.begun = True
+        if self.session.mode is Mode.FOLLOWING:
+            self.session.go_live()
+        if self.on_live is not None:
+            self.on_live()
         for delivery, run in list(self._deferred.values()):
             self._start(delivery, run)
         self._deferred.clear()
@@ -553,6 +565,11 @@ class Incarnation:
     def note(self, event_type: EventType, metadata: dict[str, Any]) -> Awaitable[Any]:
         """Record a fact that concerns no code, such as an activation."""
         return self._record(event_type, metadata=metadata)[1]
+
+    @property
+    def durable(self) -> Awaitable[Any]:
+        """Done when everything recorded so far is durable."""
+        return self._last_ticket
 
     def _next_version(self) -> int:
         assert self._appender is not None

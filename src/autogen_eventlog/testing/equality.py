@@ -1,14 +1,14 @@
 """Sameness, stricter than `==`: same concrete types, order, identity within, down to the sign of a zero.
 
-What the tests of exactness measure with. It knows nothing of the codec, and looks at objects from outside, as `vars()` and
-slots show them.
+What the tests of exactness measure with. It knows nothing of the codec, and looks at objects from outside, as `vars()`
+and slots show them.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, time, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -87,9 +87,9 @@ class _Comparison:
     def _slice(self, left: slice, right: slice, at: str) -> str | None:
         return self._all(_ends(left), _ends(right), at)
 
-    def _sequence(self, left: Iterable[object], right: Iterable[object], at: str) -> str | None:
-        own = list if isinstance(left, list) else tuple
-        return self._all(list(own.__iter__(cast(Any, left))), list(own.__iter__(cast(Any, right))), at)
+    def _sequence(self, left: object, right: object, at: str) -> str | None:
+        own: Any = list if isinstance(left, list) else tuple
+        return self._all(list(own.__iter__(left)), list(own.__iter__(right)), at)
 
     def _all(self, left: list[object], right: list[object], at: str) -> str | None:
         if len(left) != len(right):
@@ -105,9 +105,9 @@ class _Comparison:
     def _dict(self, left: dict[object, object], right: dict[object, object], at: str) -> str | None:
         if isinstance(left, defaultdict) and left.default_factory is not cast(Any, right).default_factory:
             return f"{at}: another default_factory"
-        own = OrderedDict if isinstance(left, OrderedDict) else dict
-        pairs = (list(own.items(cast("dict[object, object]", side))) for side in (left, right))
-        return self._all(*([part for pair in side for part in pair] for side in pairs), at=at)
+        own: Any = OrderedDict if isinstance(left, OrderedDict) else dict
+        keys, others = list(own.keys(left)), list(own.keys(right))
+        return self._all(keys, others, f"{at}.keys") or self._all(list(own.values(left)), list(own.values(right)), at)
 
     def _set(self, left: set[object], right: set[object], at: str) -> str | None:
         remaining = list(right)
@@ -149,10 +149,9 @@ def _is_value(value: object) -> bool:
     if type(value).__eq__ is object.__eq__:
         return False
     parameters: Any = getattr(type(value), "__dataclass_params__", None)
-    config: dict[str, object] | None = getattr(type(value), "model_config", None)
     if parameters is not None:
         return bool(parameters.frozen)
-    return bool(config.get("frozen")) if config is not None else not hasattr(value, _SERIALIZE)
+    return not hasattr(value, "model_fields_set") and not hasattr(value, _SERIALIZE)
 
 
 def _float(left: float, right: float, at: str) -> str | None:
@@ -167,7 +166,7 @@ def _sign(value: float) -> int:
 
 
 def _builtin(left: Any, right: Any, at: str) -> str | None:
-    own = next(base for base in (str, int, bytes, bytearray) if isinstance(left, base))
+    own: Any = next(base for base in (str, int, bytes, bytearray) if isinstance(left, base))
     return None if own.__eq__(left, right) else f"{at}: {left!r} is not {right!r}"
 
 

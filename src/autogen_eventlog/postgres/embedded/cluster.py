@@ -59,11 +59,13 @@ def _create(
     reason = ""
     for locale in _locales(major):
         new = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=home.server))
-        finished = _initdb(new, locale, home, binaries, runner, server_lock, deadline)
-        if finished.code == 0:
-            return _put_in_place(new, home, account)
-        reason = finished.last_line()
-        shutil.rmtree(new, ignore_errors=True)
+        try:
+            finished = _initdb(new, locale, home, binaries, runner, server_lock, deadline)
+            if finished.code == 0:
+                return _put_in_place(new, home, account)
+            reason = finished.last_line()
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
     raise home.error(f"initdb failed: {reason}", "Look at the disk and at the binaries, and try again")
 
 

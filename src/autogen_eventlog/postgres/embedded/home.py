@@ -73,7 +73,7 @@ class Home:
         try:
             yield
         except OSError as error:
-            raise self.error(_explain(error), _OTHER_DIRECTORY) from error
+            raise self.error(_explain(error), _remedy(error)) from error
 
     def prepare(self) -> Account:
         """Makes the directories, once, and says whose they are. Raises OSError or EmbeddedPostgresError."""
@@ -135,3 +135,9 @@ def _explain(error: OSError) -> str:
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return f"{where}a file is in the way, where a directory is needed"
     return f"{where}{error.strerror or error}"
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno == errno.EPERM and os.geteuid() == 0:
+        return "This root may not give files away (capabilities were dropped). Run as an ordinary user, or give a DSN"
+    return _OTHER_DIRECTORY

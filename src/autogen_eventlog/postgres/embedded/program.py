@@ -79,8 +79,9 @@ def spawn(
         )
     except (OSError, subprocess.SubprocessError) as error:
         who = f" as user id {account.uid}" if account and switch else ""
+        why = (isinstance(error, OSError) and error.strerror) or error  # its file name may be that of the directory
         raise home.error(
-            f"{command[0]} can't be started{who}: {error}",
+            f"{command[0]} can't be started{who}: {why}",
             "Run as an ordinary user, or give the DSN of your own server" if switch else "Check the Postgres binaries",
         ) from error
 

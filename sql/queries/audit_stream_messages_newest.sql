@@ -1,0 +1,96 @@
+-- Deliveries to one agent with how they ended, newest first: at most `limit` with after_version < version <=
+-- until_version. Bounds in time and position are made bounds in version first (`version_bounds`). The other filters and
+-- the columns as in audit_messages_newest. Indexes: event_pkey in order, event_cause, event_branch, event_activated.
+WITH RECURSIVE branch (stream, version, to_version) AS (
+    (
+        SELECT DISTINCT ON (r.stream)
+            r.stream, r.version,
+            CASE WHEN coalesce(r.metadata ->> 'from_stream', r.stream) = r.stream
+                THEN coalesce(r.metadata ->> 'from_version', r.metadata ->> 'to_version')::bigint ELSE 0 END
+        FROM event AS r
+        WHERE r.type IN ('StreamRestored', 'StreamForked') AND r.stream = %(stream)s
+        ORDER BY r.stream, r.version DESC
+    )
+    UNION ALL
+    SELECT b.stream, earlier.version, earlier.to_version
+    FROM branch AS b
+    CROSS JOIN LATERAL (
+        SELECT
+            r.version,
+            CASE WHEN coalesce(r.metadata ->> 'from_stream', r.stream) = r.stream
+                THEN coalesce(r.metadata ->> 'from_version', r.metadata ->> 'to_version')::bigint ELSE 0
+            END AS to_version
+        FROM event AS r
+        WHERE r.type IN ('StreamRestored', 'StreamForked') AND r.stream = b.stream AND r.version <= b.to_version
+        ORDER BY r.version DESC
+        LIMIT 1
+    ) AS earlier
+)
+SELECT
+    e.stream, e.version, e.position, e.epoch, e.recorded_at, e.id, e.type, e.delivery, e.sender, e.recipient, e.topic,
+    e.message_id, e.message_type, e.payload, e.cause, e.correlation, e.metadata,
+    done.outcome, done.recorded_at, done.message_type, done.payload, done.metadata,
+    EXISTS (
+        SELECT FROM branch AS b WHERE b.stream = e.stream AND e.version > b.to_version AND e.version < b.version
+    ),
+    producer.worker
+FROM event AS e
+LEFT JOIN LATERAL (
+    SELECT d.outcome, d.recorded_at, d.message_type, d.payload, d.metadata
+    FROM event AS d
+    WHERE
+        d.cause = e.id AND d.type = 'DeliveryCompleted' AND d.stream = e.stream AND d.recorded_at >= e.recorded_at
+        AND (
+            NOT EXISTS (
+                SELECT FROM branch AS b
+                WHERE b.stream = d.stream AND d.version > b.to_version AND d.version < b.version
+            )
+            OR EXISTS (
+                SELECT FROM branch AS b
+                WHERE b.stream = e.stream AND e.version > b.to_version AND e.version < b.version
+            )
+        )
+    ORDER BY d.version DESC
+    LIMIT 1
+) AS done ON e.type = 'MessageDelivered'
+LEFT JOIN LATERAL (
+    SELECT a.metadata -> 'producer' ->> 'worker' AS worker
+    FROM event AS a
+    WHERE a.stream = e.stream AND a.type = 'AgentActivated' AND a.version <= e.version AND a.epoch = e.epoch
+    ORDER BY a.version DESC
+    LIMIT 1
+) AS producer ON e.type = 'MessageDelivered'
+WHERE
+    e.stream = %(stream)s AND e.type = 'MessageDelivered'
+    AND e.version > %(after_version)s AND e.version <= %(until_version)s
+    AND (%(message_type)s::text IS NULL OR e.message_type = %(message_type)s)
+    AND (
+        %(class_name)s::text IS NULL
+        OR right(split_part(e.message_type, '[', 1), length(%(class_name)s) + 1)
+            IN (':' || %(class_name)s, '.' || %(class_name)s)
+    )
+    AND (%(sender)s::text IS NULL OR e.sender = %(sender)s)
+    AND (%(topic)s::text IS NULL OR e.topic = %(topic)s)
+    AND (%(message_id)s::text IS NULL OR e.message_id = %(message_id)s)
+    AND (%(correlation)s::uuid IS NULL OR e.correlation = %(correlation)s)
+    AND (%(cause)s::uuid IS NULL OR e.cause = %(cause)s)
+    AND (
+        NOT %(current)s::boolean
+        OR NOT EXISTS (
+            SELECT FROM branch AS b WHERE b.stream = e.stream AND e.version > b.to_version AND e.version < b.version
+        )
+    )
+    AND (
+        %(outcome)s::text IS NULL
+        OR (%(outcome)s = 'dropped' AND e.type = 'MessageDropped')
+        OR (
+            %(outcome)s = 'running' AND e.type = 'MessageDelivered' AND done.outcome IS NULL
+            AND NOT EXISTS (
+                SELECT FROM branch AS b
+                WHERE b.stream = e.stream AND e.version > b.to_version AND e.version < b.version
+            )
+        )
+        OR done.outcome = %(outcome)s
+    )
+ORDER BY e.version DESC
+LIMIT %(limit)s

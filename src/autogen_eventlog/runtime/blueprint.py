@@ -1,0 +1,134 @@
+"""How fresh instances of an agent are made."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from autogen_core import Agent, AgentId, AgentInstantiationContext, AgentRuntime
+
+from autogen_eventlog.codec import TypeRegistry
+from autogen_eventlog.errors import NotRestorable
+from autogen_eventlog.incarnation.facade import RuntimeFacade
+from autogen_eventlog.incarnation.incarnation import Incarnation
+
+
+class Blueprint(Protocol):
+    """Makes instances of one agent type."""
+
+    @property
+    def agent_class(self) -> type | None:
+        """The class, as far as it is known before an instance is made."""
+        ...
+
+    async def build(self, agent_id: AgentId, incarnation: Incarnation, runtime: AgentRuntime) -> Agent: ...
+
+
+class FactoryBlueprint:
+    """Instances come from the factory that the user registered."""
+
+    def __init__(
+        self, factory: Callable[[], Agent | Awaitable[Agent]], expected_class: type | None, types: TypeRegistry
+    ) -> None:
+        self._factory = factory
+        self._expected = expected_class
+        self._types = types
+        self._known: set[type] = set()
+        if expected_class is not None:
+            self._allow(expected_class)
+
+    @property
+    def agent_class(self) -> type | None:
+        return self._expected
+
+    async def build(self, agent_id: AgentId, incarnation: Incarnation, runtime: AgentRuntime) -> Agent:
+        """Call the factory, with AutoGen's instantiation context.
+
+        Raises:
+            ValueError: The instance is not of the expected class (AutoGen's own message).
+        """
+        facade = RuntimeFacade(runtime)
+        facade.attach(incarnation)
+        with AgentInstantiationContext.populate_context((facade, agent_id)):
+            made: Any = self._factory()
+            if inspect.isawaitable(made):
+                made = await made
+        if self._expected is not None and not isinstance(made, self._expected):
+            raise ValueError(
+                f"Factory registered using the wrong type: expected {self._expected.__name__}, got {type(made).__name__}"
+            )
+        self._allow(type(made))
+        return made
+
+    def _allow(self, cls: type) -> None:
+        if cls not in self._known:
+            self._known.add(cls)
+            allow_messages_of(cls, self._types)
+
+
+class InstanceBlueprint:
+    """The first instance is the one that the user registered; others are copies of it as it was then."""
+
+    def __init__(self, instance: Agent, runtime: AgentRuntime, types: TypeRegistry) -> None:
+        self.facade = RuntimeFacade(runtime)
+        """The runtime that the registered instance is bound to."""
+        self._instance: Agent | None = instance
+        self._pristine = _copy(instance)
+        self._class = type(instance)
+        allow_messages_of(self._class, types)
+
+    @property
+    def agent_class(self) -> type | None:
+        return self._class
+
+    async def build(self, agent_id: AgentId, incarnation: Incarnation, runtime: AgentRuntime) -> Agent:
+        """The registered instance, the first time that it is to live; after that, and for views, a copy.
+
+        Raises:
+            NotRestorable: The instance can't be copied.
+        """
+        if self._instance is not None and incarnation.continues:
+            first, self._instance = self._instance, None
+            self.facade.attach(incarnation)
+            return first
+        copied = _copy(self._pristine)
+        if copied is None:
+            problem = f"it was registered as an instance, and a {self._class.__name__} can't be copied"
+            raise NotRestorable(str(agent_id), "a fresh instance", problem, "Register a factory for this agent instead")
+        facade = RuntimeFacade(runtime)
+        facade.attach(incarnation)
+        await copied.bind_id_and_runtime(agent_id, facade)
+        return copied
+
+
+def allow_messages_of(cls: type, types: TypeRegistry) -> None:
+    """Register what an agent class shows it works with: the types its handlers name, and its module's message classes."""
+    for base in cls.__mro__:
+        module = sys.modules.get(base.__module__)
+        if module is not None and base is not object:
+            types.register_module(module)
+    for name in dir(cls):
+        handler = inspect.getattr_static(cls, name, None)
+        named = [*getattr(handler, "target_types", ()), *getattr(handler, "produces_types", ())]
+        _register_each(types, named)
+    _register_each(types, [message_type for message_type, _ in getattr(cls, "internal_extra_handles_types", ())])
+
+
+def _register_each(types: TypeRegistry, named: list[Any]) -> None:
+    for found in named:
+        try:
+            types.register(found)
+        except TypeError:
+            continue  # str, None, Any and the like need no registration
+
+
+def _copy(instance: Agent | None) -> Agent | None:
+    if instance is None:
+        return None
+    try:
+        return copy.deepcopy(instance)
+    except Exception:  # a client, a lock, whatever it holds: said when a copy is needed (InstanceBlueprint.build)
+        return None

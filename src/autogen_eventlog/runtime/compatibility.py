@@ -1,0 +1,39 @@
+"""Which autogen-core this package is written for, and every place where AutoGen's internals are touched.
+
+The runtimes are wrapped through AutoGen's public protocols. Where those can't serve, the internal name stands in the list
+below, and a version outside the tested range is refused at import rather than found out at the first message.
+"""
+
+from __future__ import annotations
+
+import re
+
+import autogen_core
+
+from autogen_eventlog.errors import UnsupportedAutoGen
+
+OLDEST = (0, 7, 5)
+BELOW = (0, 8, 0)
+
+INTERNALS = (
+    "SingleThreadedAgentRuntime._message_queue.task_done (a dropped message is never counted as done: T7)",
+    "SingleThreadedAgentRuntime._try_serialize (raises TypeError to the sender for what JSON can't hold: T17)",
+    "SingleThreadedAgentRuntime._create_otel_attributes (serialises each message twice, with tracing off or on)",
+    "AgentInstantiationContext.populate_context (an instance is built with the recording runtime)",
+    "MessageHandlerContext.populate_context (a handler that is replayed finds its agent's id)",
+)
+
+
+def check_autogen(version: str = autogen_core.__version__) -> None:
+    """Refuse a version of autogen-core that this package was not tested with.
+
+    Raises:
+        UnsupportedAutoGen: It is outside the range.
+    """
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    if not OLDEST <= numbers < BELOW:
+        raise UnsupportedAutoGen(version, f">={_text(OLDEST)},<{_text(BELOW)}")
+
+
+def _text(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))

@@ -1,0 +1,149 @@
+"""The switch: registering this intervention handler is how recording is turned on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal
+from uuid import uuid4
+
+from autogen_core import AgentId, DefaultInterventionHandler, DropMessage, InterventionHandler, MessageContext
+
+from autogen_eventlog.errors import RecordingIncomplete
+from autogen_eventlog.events import EventType
+from autogen_eventlog.log import EventLog
+from autogen_eventlog.runtime.submissions import Submissions
+
+Durability = Literal["output", "strict"]
+
+
+class EventLogHandler(DefaultInterventionHandler):
+    """Records a runtime's messages in an event log.
+
+    On `EventSourcedAgentRuntime` everything is recorded, and every agent can be restored. On AutoGen's own runtime an
+    intervention handler sees no more than the messages that are submitted; they are recorded as such, and whatever needs
+    more says so.
+
+    Args:
+        log: An open event log. Keep it open while the runtime runs.
+        durability: When things must be committed. `"output"`: before a reply, a message or any other output leaves the
+            agent (G2). `"strict"`: also before a handler starts to run.
+        snapshot_every: Events of an agent between two snapshots, for agents whose class has its own `save_state` and
+            `load_state`. None: no snapshots.
+        takeover: Take agents even from a worker that is alive. For people who know that it must be stopped.
+        restore_timeout: Seconds that restoring an agent waits for its running deliveries.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        durability: Durability = "output",
+        snapshot_every: int | None = 1000,
+        takeover: bool = False,
+        restore_timeout: float = 30.0,
+    ) -> None:
+        if durability not in ("output", "strict"):
+            raise ValueError(f"durability is 'output' or 'strict', not {durability!r}")
+        if snapshot_every is not None and snapshot_every < 1:
+            raise ValueError(f"snapshot_every is a number of events from 1 on, or None, not {snapshot_every!r}")
+        self.log = log
+        self.durability: Durability = durability
+        self.snapshot_every = snapshot_every
+        self.takeover = takeover
+        self.restore_timeout = restore_timeout
+        self.submissions = Submissions(log)
+        self._runtime: Any = None
+
+    def attached_to(self, runtime: Any) -> None:
+        """Told by an event-sourced runtime that it records for this handler."""
+        self._runtime = runtime
+
+    def allow(self, message_type: type) -> None:
+        """Allow stored data to become this class, if it can be data."""
+        try:
+            self.log.register_types(message_type)
+        except TypeError:
+            return  # a plain type, which needs no registration
+
+    # -- the past -------------------------------------------------------------------------------------------------
+
+    async def restore(self, agent: AgentId, **point: Any) -> Any:
+        """`EventSourcedAgentRuntime.restore`, of the runtime this handler was given to.
+
+        Raises:
+            RecordingIncomplete: That runtime is AutoGen's own.
+        """
+        return await self._event_sourced("restore").restore(agent, **point)
+
+    async def view(self, agent: AgentId, **point: Any) -> Any:
+        """`EventSourcedAgentRuntime.view`, of the runtime this handler was given to.
+
+        Raises:
+            RecordingIncomplete: That runtime is AutoGen's own.
+        """
+        return await self._event_sourced("view").view(agent, **point)
+
+    async def restore_all(self, **point: Any) -> Any:
+        """`EventSourcedAgentRuntime.restore_all`, of the runtime this handler was given to.
+
+        Raises:
+            RecordingIncomplete: That runtime is AutoGen's own.
+        """
+        return await self._event_sourced("restore_all").restore_all(**point)
+
+    def _event_sourced(self, operation: str) -> Any:
+        if self._runtime is None:
+            raise self.incomplete(operation, "AutoGen's own runtime")
+        return self._runtime
+
+    @staticmethod
+    def incomplete(operation: str, runtime: str) -> RecordingIncomplete:
+        """The error for what only an event-sourced runtime with a handler can do."""
+        return RecordingIncomplete(
+            operation,
+            runtime,
+            "it lets only submitted messages be seen. Use EventSourcedAgentRuntime(intervention_handlers="
+            "[EventLogHandler(log)]) in its place",
+        )
+
+    # -- on AutoGen's own runtime ---------------------------------------------------------------------------------
+
+    async def on_send(
+        self, message: Any, *, message_context: MessageContext, recipient: AgentId
+    ) -> Any | type[DropMessage]:
+        await self._submitted(message, message_context, recipient=str(recipient))
+        return message
+
+    async def on_publish(self, message: Any, *, message_context: MessageContext) -> Any | type[DropMessage]:
+        await self._submitted(message, message_context, topic=str(message_context.topic_id))
+        return message
+
+    async def _submitted(self, message: Any, context: MessageContext, **where: str) -> None:
+        await self.submissions.open()
+        encoded = self.log.codec.encode(message)
+        ticket = self.submissions.record(
+            EventType.MESSAGE_SUBMITTED,
+            sender=None if context.sender is None else str(context.sender),
+            message_id=context.message_id,
+            message=encoded,
+            correlation=uuid4(),
+            **where,
+        )[1]
+        await self.log.writer.room()
+        if self.durability == "strict":
+            await ticket
+        else:
+            await asyncio.sleep(0)
+
+
+def split_handlers(handlers: Sequence[InterventionHandler]) -> tuple[EventLogHandler | None, list[InterventionHandler]]:
+    """The recording handler, if any, and the others in their order.
+
+    Raises:
+        ValueError: More than one records.
+    """
+    recording = [handler for handler in handlers if isinstance(handler, EventLogHandler)]
+    if len(recording) > 1:
+        raise ValueError(f"{len(recording)} EventLogHandlers were given; a runtime records in one log")
+    return (recording[0] if recording else None), [one for one in handlers if not isinstance(one, EventLogHandler)]

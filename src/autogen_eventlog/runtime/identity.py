@@ -1,0 +1,32 @@
+"""How the cause of a message travels through AutoGen's runtime: on its message id, which the runtime passes on as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Where a message comes from."""
+
+    cause: UUID | None = None
+    """The event that says it was sent, published or submitted."""
+    correlation: UUID | None = None
+    again: bool = False
+    """The same message may have been delivered before, to an incarnation that is no more."""
+
+
+class TracedId(str):
+    """A message id that carries an identity. AutoGen's ids may repeat (T30), so they can't be the key to one."""
+
+    identity: Identity
+
+    def __new__(cls, text: str, identity: Identity) -> TracedId:
+        traced = super().__new__(cls, text)
+        traced.identity = identity
+        return traced
+
+
+def identity_of(message_id: str) -> Identity:
+    return message_id.identity if isinstance(message_id, TracedId) else Identity()

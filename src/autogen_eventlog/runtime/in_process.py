@@ -1,0 +1,440 @@
+"""AutoGen's in-process runtime, with every agent recorded, recovered and restorable."""
+
+from __future__ import annotations
+
+import logging
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from autogen_core import (
+    Agent,
+    AgentId,
+    AgentInstantiationContext,
+    AgentMetadata,
+    AgentType,
+    CancellationToken,
+    InterventionHandler,
+    MessageContext,
+    MessageSerializer,
+    SingleThreadedAgentRuntime,
+    TopicId,
+)
+from autogen_core import EVENT_LOGGER_NAME
+from opentelemetry.trace import TracerProvider
+
+from autogen_eventlog.errors import NotEncodable
+from autogen_eventlog.events import EventData, EventType
+from autogen_eventlog.ids import EventIds
+from autogen_eventlog.incarnation.incarnation import Call, Incarnation
+from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBlueprint
+from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers
+from autogen_eventlog.runtime.identity import Identity, TracedId
+from autogen_eventlog.runtime.interventions import InterventionChain
+from autogen_eventlog.runtime.reports import RestoreReport
+from autogen_eventlog.runtime.shell import JournaledAgent, Surroundings, shell_class
+from autogen_eventlog.runtime.timetravel import TimeTravel
+
+T = TypeVar("T", bound=Agent)
+
+_event_logger = logging.getLogger(EVENT_LOGGER_NAME)
+
+
+class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
+    """`SingleThreadedAgentRuntime`, whose agents survive the process.
+
+    With an `EventLogHandler` among its intervention handlers, every agent is recorded, comes up as it was before its first
+    delivery, and can be viewed and restored at any past point. Without one, it is AutoGen's runtime.
+
+    Differences from AutoGen's runtime, each for a reason in docs/explanation/recording.md: a message is given to each
+    recipient as a copy, made from what was recorded; one agent id is one instance, however many messages come at once;
+    one recipient that can't be built does not keep a publication from the others; intervention handlers chain.
+
+    Args:
+        intervention_handlers: An `EventLogHandler`, and any others.
+        tracer_provider, ignore_unhandled_exceptions: As for AutoGen's runtime.
+
+    Raises:
+        ValueError: More than one `EventLogHandler`.
+    """
+
+    def __init__(
+        self,
+        *,
+        intervention_handlers: list[InterventionHandler] | None = None,
+        tracer_provider: TracerProvider | None = None,
+        ignore_unhandled_exceptions: bool = True,
+    ) -> None:
+        self._handler, others = split_handlers(intervention_handlers or [])
+        if self._handler is not None and others:
+            others = [InterventionChain(others, self._record_dropped, self._count_discarded)]
+        super().__init__(
+            intervention_handlers=others or None,
+            tracer_provider=tracer_provider,
+            ignore_unhandled_exceptions=ignore_unhandled_exceptions,
+        )
+        self._tracing = tracer_provider is not None
+        self._shells: dict[AgentId, JournaledAgent] = {}
+        self._blueprints: dict[str, FactoryBlueprint] = {}
+        if self._handler is not None:
+            self._around = Surroundings(self._handler.log, self._handler, self, self, EventIds())
+            self._travel = TimeTravel(self._handler, self._shells, self._shell_for)
+            self._handler.attached_to(self)
+
+    # -- agents ---------------------------------------------------------------------------------------------------
+
+    async def register_factory(
+        self,
+        type: str | AgentType,
+        agent_factory: Callable[[], T | Awaitable[T]],
+        *,
+        expected_class: type[T] | None = None,
+    ) -> AgentType:
+        if self._handler is None:
+            return await super().register_factory(type, agent_factory, expected_class=expected_class)
+        blueprint = FactoryBlueprint(agent_factory, expected_class, self._handler.log.types)
+
+        def shell() -> Agent:
+            return self._shell(AgentInstantiationContext.current_agent_id(), blueprint)
+
+        registered = await super().register_factory(type, shell)
+        self._blueprints[registered.type] = blueprint
+        return registered
+
+    async def register_agent_instance(self, agent_instance: Agent, agent_id: AgentId) -> AgentId:
+        if self._handler is None:
+            return await super().register_agent_instance(agent_instance, agent_id)
+        blueprint = InstanceBlueprint(agent_instance, self, self._handler.log.types)
+        shell = shell_class(type(agent_instance))(agent_id, blueprint, self._around)
+        await super().register_agent_instance(shell, agent_id)
+        await agent_instance.bind_id_and_runtime(agent_id, blueprint.facade)
+        self._shells[agent_id] = shell
+        return agent_id
+
+    def _shell(self, agent_id: AgentId, blueprint: FactoryBlueprint) -> JournaledAgent:
+        """One shell, so one instance, per agent id, however often AutoGen asks at once (T5)."""
+        shell = self._shells.get(agent_id)
+        if shell is None:
+            shell = shell_class(blueprint.agent_class)(agent_id, blueprint, self._around)
+            self._shells[agent_id] = shell
+        return shell
+
+    def _shell_for(self, agent_id: AgentId) -> JournaledAgent:
+        """The shell of an agent of a registered type; makes no instance, and tells AutoGen's runtime nothing.
+
+        Raises:
+            LookupError: No such type, or no such instance, is registered (AutoGen's own error).
+        """
+        known = self._shells.get(agent_id)
+        if known is not None:
+            return known
+        if agent_id.type not in self._blueprints:
+            raise LookupError(f"Agent with name {agent_id.type} not found.")
+        return self._shell(agent_id, self._blueprints[agent_id.type])
+
+    async def try_get_underlying_agent_instance(self, id: AgentId, type: type[T] = Agent) -> T:  # type: ignore[assignment]
+        found = await super().try_get_underlying_agent_instance(id)
+        instance = await found.instance() if isinstance(found, JournaledAgent) else found
+        if not isinstance(instance, type):
+            raise TypeError(
+                f"Agent with name {id.type} is not of type {type.__name__}. It is of type {instance.__class__.__name__}"
+            )
+        return instance
+
+    async def get(
+        self, id_or_type: AgentId | AgentType | str, /, key: str = "default", *, lazy: bool = True
+    ) -> AgentId:
+        found = await super().get(id_or_type, key, lazy=lazy)  # type: ignore[call-overload]
+        if not lazy and found in self._shells:
+            await self._shells[found].live()
+        return found
+
+    def add_message_serializer(self, serializer: MessageSerializer[Any] | Sequence[MessageSerializer[Any]]) -> None:
+        super().add_message_serializer(serializer)
+        if self._handler is not None:
+            for one in serializer if isinstance(serializer, Sequence) else [serializer]:
+                message_type = getattr(one, "cls", None)
+                if isinstance(message_type, type):
+                    self._handler.allow(message_type)
+
+    # -- messages from outside ------------------------------------------------------------------------------------
+
+    async def send_message(
+        self,
+        message: Any,
+        recipient: AgentId,
+        *,
+        sender: AgentId | None = None,
+        cancellation_token: CancellationToken | None = None,
+        message_id: str | None = None,
+    ) -> Any:
+        if self._handler is not None and not isinstance(message_id, TracedId):
+            event, _ = await self._submit(message, sender, message_id, recipient=str(recipient))
+            message_id = TracedId(event.message_id or "", Identity(event.id, event.correlation))
+        return await super().send_message(
+            message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
+        )
+
+    async def publish_message(
+        self,
+        message: Any,
+        topic_id: TopicId,
+        *,
+        sender: AgentId | None = None,
+        cancellation_token: CancellationToken | None = None,
+        message_id: str | None = None,
+    ) -> None:
+        if self._handler is not None and not isinstance(message_id, TracedId):
+            event, ticket = await self._submit(message, sender, message_id, topic=str(topic_id))
+            await ticket  # a publication has no answer: that it returns is all that says it was accepted
+            message_id = TracedId(event.message_id or "", Identity(event.id, event.correlation))
+        await super().publish_message(
+            message, topic_id, sender=sender, cancellation_token=cancellation_token, message_id=message_id
+        )
+
+    async def _submit(
+        self, message: Any, sender: AgentId | None, message_id: str | None, **where: str
+    ) -> tuple[EventData, Awaitable[Any]]:
+        assert self._handler is not None
+        encoded = self._handler.log.codec.encode(message)
+        submissions = self._handler.submissions
+        await submissions.open()
+        await self._handler.log.writer.room()
+        return submissions.record(
+            EventType.MESSAGE_SUBMITTED,
+            message=encoded,
+            sender=None if sender is None else str(sender),
+            message_id=message_id or str(uuid4()),
+            correlation=uuid4(),
+            **where,
+        )
+
+    # -- messages from agents (the `World` of their incarnations) -------------------------------------------------
+
+    async def ask(self, incarnation: Incarnation, call: Call) -> None:
+        """Hand a recorded call to AutoGen's runtime, and its answer to the caller."""
+        message = incarnation.codec.decode(call.message.data, where="message")
+        try:
+            reply = await super().send_message(
+                message,
+                call.recipient,
+                sender=incarnation.id,
+                cancellation_token=call.token,
+                message_id=self._traced(call.event, again=call.again),
+            )
+        except BaseException as error:
+            incarnation.answer(call, None, error)
+        else:
+            incarnation.answer(call, reply, None)
+
+    async def publish(self, incarnation: Incarnation, event: EventData, message: Any) -> None:
+        """Hand a recorded publication to AutoGen's runtime."""
+        topic_type, _, source = str(event.topic).partition("/")
+        await super().publish_message(
+            message, TopicId(topic_type, source), sender=incarnation.id, message_id=self._traced(event)
+        )
+
+    def _traced(self, event: EventData, *, again: bool = False) -> TracedId:
+        asked: str | None = event.metadata.get("asked_id")
+        return TracedId(asked or str(event.id), Identity(event.id, event.correlation, again))
+
+    # -- dropped messages -----------------------------------------------------------------------------------------
+
+    async def _record_dropped(
+        self,
+        *,
+        stage: str,
+        by: str,
+        message: Any,
+        context: MessageContext | None = None,
+        sender: AgentId | None = None,
+        recipient: AgentId | None = None,
+        topic: TopicId | None = None,
+    ) -> None:
+        assert self._handler is not None
+        identity = context.message_id.identity if context and isinstance(context.message_id, TracedId) else Identity()
+        sender = sender if context is None else context.sender
+        await self._handler.submissions.open()
+        try:
+            encoded = self._handler.log.codec.encode(message)
+        except NotEncodable as refused:
+            encoded = self._handler.log.codec.encode(str(refused))
+        self._handler.submissions.record(
+            EventType.MESSAGE_DROPPED,
+            message=encoded,
+            metadata={"by": by, "stage": stage},
+            sender=None if sender is None else str(sender),
+            recipient=None if recipient is None else str(recipient),
+            topic=None if topic is None else str(topic),
+            message_id=None if context is None else str(context.message_id),
+            cause=identity.cause,
+            correlation=identity.correlation,
+        )
+
+    def _count_discarded(self) -> None:
+        self._message_queue.task_done()
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    async def agent_metadata(self, agent: AgentId) -> AgentMetadata:
+        if self._handler is None:
+            return await super().agent_metadata(agent)
+        return await self._shell_for(agent).description()
+
+    async def agent_save_state(self, agent: AgentId) -> Mapping[str, Any]:
+        """A small, JSON-clean mapping that names the agent's stream and version (docs/how-to/save-and-load.md).
+
+        Raises:
+            LookupError: The agent's type is not registered.
+        """
+        if self._handler is None:
+            return await super().agent_save_state(agent)
+        return await self._travel.save(agent)
+
+    async def agent_load_state(self, agent: AgentId, state: Mapping[str, Any]) -> None:
+        """Load a saved state of this agent or of another, or a plain AutoGen state, and record it.
+
+        Raises:
+            LookupError: The agent's type is not registered.
+            InvalidState: The mapping is no state that can be loaded; nothing has changed.
+            What `restore` raises.
+        """
+        if self._handler is None:
+            await super().agent_load_state(agent, state)
+        else:
+            await self._travel.load(agent, state)
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The saved states of all agents of the registered types that the log knows, by id."""
+        if self._handler is None:
+            return await super().save_state()
+        return await self._travel.save_all(self._blueprints)
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Load what `save_state` gave.
+
+        Raises:
+            InvalidState: An agent of it has no registered type here; nothing has changed. (AutoGen's runtime passes
+                over such agents without a word.)
+        """
+        if self._handler is None:
+            await super().load_state(state)
+        else:
+            await self._travel.load_all(state)
+
+    async def restore(
+        self,
+        agent: AgentId,
+        *,
+        at: datetime | None = None,
+        version: int | None = None,
+        position: int | None = None,
+        timeout: float | None = None,
+    ) -> RestoreReport:
+        """Bring an agent back to what it was at a past point; it goes on from there, the events after it stay readable.
+
+        Give one of the three. Running deliveries are waited for, new ones wait. What was under way at that point
+        (handlers, calls not yet answered) goes on from there.
+
+        Args:
+            at: A zone-aware time, not in the future: the state after the last event recorded at or before it.
+            version: The state after this event of the agent's stream.
+            position: The state after the last event of the agent at or before this position.
+            timeout: Seconds to wait for running deliveries (default: the handler's `restore_timeout`).
+
+        Raises:
+            RecordingIncomplete: There is no `EventLogHandler`.
+            InvalidPoint: A naive time, a point in the future or past the end, none or more than one given.
+            UnknownStream: The log holds no event of the agent at that point. Nothing was created.
+            AgentBusy: Running deliveries did not end in time.
+            Divergence, NotRestorable, TypeNotAllowed, PayloadCorrupt: The past can't be replayed with the code at hand.
+            StreamOwned: Another worker has the agent.
+        """
+        return await self._traveller("restore").restore(
+            agent, at=at, version=version, position=position, timeout=timeout
+        )
+
+    async def restore_all(
+        self, *, at: datetime | None = None, position: int | None = None, timeout: float | None = None
+    ) -> list[RestoreReport]:
+        """Bring all agents of the registered types back to one point: a consistent cut (G7).
+
+        No message is then received that was not sent. Agents that had no event yet become new. Every agent is first
+        brought to the point in a view; nothing has changed if one of them can't be.
+
+        Raises:
+            What `restore` raises.
+        """
+        return await self._traveller("restore_all").restore_all(
+            self._blueprints, at=at, position=position, timeout=timeout
+        )
+
+    async def view(
+        self,
+        agent: AgentId,
+        *,
+        at: datetime | None = None,
+        version: int | None = None,
+        position: int | None = None,
+        type: type[T] = Agent,  # type: ignore[assignment]
+    ) -> T:
+        """A detached instance of the agent as it was at a past point (by default: now). It touches nothing.
+
+        Raises:
+            TypeError: The instance is not of `type`.
+            What `restore` raises, without AgentBusy and StreamOwned.
+        """
+        instance = await self._traveller("view").view(agent, at=at, version=version, position=position)
+        if not isinstance(instance, type):
+            raise TypeError(f"agent {agent} is a {instance.__class__.__qualname__}, not a {type.__qualname__}")
+        return instance
+
+    def _traveller(self, operation: str) -> TimeTravel:
+        if self._handler is None:
+            raise EventLogHandler.incomplete(operation, "a runtime without an EventLogHandler")
+        return self._travel
+
+    # -- stopping -------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        await super().stop()
+        await self._flush()
+
+    async def stop_when_idle(self) -> None:
+        await super().stop_when_idle()
+        await self._flush()
+
+    async def stop_when(self, condition: Callable[[], bool]) -> None:
+        await super().stop_when(condition)
+        await self._flush()
+
+    async def _flush(self) -> None:
+        if self._handler is not None:
+            await self._handler.log.writer.flush()
+
+    # -- AutoGen's internals (see `compatibility`) ----------------------------------------------------------------
+
+    def _try_serialize(self, message: Any) -> str:
+        # AutoGen serialises each message several times, for a log that is mostly off, and lets what JSON can't hold
+        # fail the sender (T17).
+        if not _event_logger.isEnabledFor(logging.INFO):
+            return ""
+        try:
+            return super()._try_serialize(message)
+        except Exception as error:
+            return f"Message could not be serialized: {error!r}"
+
+    async def _create_otel_attributes(
+        self,
+        sender_agent_id: AgentId | None = None,
+        recipient_agent_id: AgentId | None = None,
+        message_context: MessageContext | None = None,
+        message: Any = None,
+    ) -> Mapping[str, str]:
+        if not self._tracing:
+            return {}
+        return await super()._create_otel_attributes(sender_agent_id, recipient_agent_id, message_context, message)
+
+

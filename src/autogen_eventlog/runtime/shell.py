@@ -1,0 +1,401 @@
+"""What AutoGen's runtime holds in an agent's place: it brings the agent to life, and keeps its log true.
+
+The shell outlives the instances in it. An instance comes up (recovered from its log) at the first delivery, and is dropped
+when the log refuses it or a restore replaces it; the next delivery finds the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from uuid import uuid4
+
+from autogen_core import Agent, AgentId, AgentMetadata, AgentRuntime, CancellationToken, MessageContext
+
+from autogen_eventlog.codec import Encoded
+from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError
+from autogen_eventlog.events import EventType, Outcome, RecordedEvent
+from autogen_eventlog.incarnation.failures import decode_failure
+from autogen_eventlog.incarnation.incarnation import DONE, Completion, Delivery, Envelope, Incarnation, World
+from autogen_eventlog.incarnation.outbox import Outbox
+from autogen_eventlog.incarnation.producer import producer_of
+from autogen_eventlog.lineage import lineage
+from autogen_eventlog.log import EventLog
+from autogen_eventlog.postgres.records import MessageFilter
+from autogen_eventlog.recovery import Progress, Recovered, Recovery
+from autogen_eventlog.replay.machine import Machine
+from autogen_eventlog.runtime.appender import StreamAppender
+from autogen_eventlog.runtime.blueprint import Blueprint
+from autogen_eventlog.runtime.handler import EventLogHandler
+from autogen_eventlog.runtime.identity import Identity, identity_of
+from autogen_eventlog.runtime.snapshotting import Snapshotting
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the shells of a runtime share."""
+
+    log: EventLog
+    handler: EventLogHandler
+    runtime: AgentRuntime
+    world: World
+    ids: Any
+
+
+class JournaledAgent:
+    """An agent as its runtime sees it (AutoGen's `Agent` protocol)."""
+
+    def __init__(self, agent_id: AgentId, blueprint: Blueprint, surroundings: Surroundings) -> None:
+        self._id = agent_id
+        self.stream = str(agent_id)
+        self.blueprint = blueprint
+        self._around = surroundings
+        self._log = surroundings.log
+        self._strict = surroundings.handler.durability == "strict"
+        self._incarnation: Incarnation | None = None
+        self._appender: StreamAppender | None = None
+        self._gate = asyncio.Lock()
+        self._waiting = 0
+        self._attempts = 0
+        self._refusal: BaseException | None = None
+        self._thread = threading.get_ident()
+        self.recovery = Recovery(self._log, agent_id, self._build, self._new_incarnation)
+        self._snapshotting = Snapshotting(self._log, self.stream, surroundings.handler.snapshot_every, self.scratch)
+
+    # -- AutoGen's protocol ---------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> AgentId:
+        return self._id
+
+    @property
+    def metadata(self) -> AgentMetadata:
+        instance = None if self._incarnation is None else self._incarnation.agent
+        if instance is not None:
+            return instance.metadata
+        return AgentMetadata(type=self._id.type, key=self._id.key, description="")
+
+    async def bind_id_and_runtime(self, id: AgentId, runtime: AgentRuntime) -> None:
+        """The instance inside is bound when it is made."""
+
+    async def on_message(self, message: Any, ctx: MessageContext) -> Any:
+        """Record a delivery, run the handler, and answer once everything up to the answer is durable.
+
+        Raises:
+            NotEncodable: The message can't be recorded exactly; it was not delivered.
+            StreamOwned, StreamFenced: Another worker has the agent.
+            DatabaseUnavailable: Nothing was recorded, or what was is continued when the database is back.
+            Divergence, NotRestorable, …: The agent could not be recovered; it was not delivered.
+            Whatever the handler raised.
+        """
+        identity = identity_of(ctx.message_id)
+        encoded = self._log.codec.encode(message)
+        await self._log.writer.room()
+        incarnation = await self.live()
+        if identity.again:
+            joined = await self._join(incarnation, identity)
+            if joined is not None:
+                return await self._answer(incarnation, joined, ctx.cancellation_token)
+        envelope = Envelope(
+            message=encoded,
+            sender=ctx.sender,
+            topic=ctx.topic_id,
+            is_rpc=ctx.is_rpc,
+            message_id=str(ctx.message_id),
+            cause=identity.cause,
+            correlation=identity.correlation or uuid4(),
+        )
+        delivery, ticket = incarnation.deliver(envelope, deferred=self._strict)
+        if self._strict:
+            try:
+                await ticket
+            except EventLogError as error:
+                self.drop(incarnation, error)
+                raise
+            incarnation.start(delivery)
+        return await self._answer(incarnation, delivery, ctx.cancellation_token)
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return await (await self.live()).agent.save_state()  # type: ignore[union-attr]
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        await self.load(state)
+
+    async def close(self) -> None:
+        """Close the instance, if there is one. Its stream stays this process's until the log is closed."""
+        if self._incarnation is not None and self._incarnation.agent is not None:
+            await self._incarnation.agent.close()
+
+    # -- deliveries -----------------------------------------------------------------------------------------------
+
+    async def _answer(self, incarnation: Incarnation, delivery: Delivery, token: CancellationToken | None) -> Any:
+        if token is not None:
+            token.add_callback(self._canceller(incarnation, delivery))
+        completion = await self._completion(incarnation, delivery)
+        try:
+            await completion.ticket
+        except EventLogError as error:
+            self.drop(incarnation, error)
+            raise
+        await incarnation.outbox.left()
+        await self._snapshotting.consider(incarnation, self._appender, self._gate)
+        if completion.error is not None:
+            raise completion.error
+        return completion.reply
+
+    async def _completion(self, incarnation: Incarnation, delivery: Delivery) -> Completion:
+        try:
+            return await delivery.done
+        except asyncio.CancelledError:
+            if incarnation.ended:
+                raise
+            delivery.done = asyncio.get_running_loop().create_future()
+            incarnation.cancel(delivery, by="task")
+            try:
+                return await delivery.done
+            except EventLogError:  # the loop shuts down: the log stays as it is, and the next worker continues it
+                raise asyncio.CancelledError from None
+
+    def _canceller(self, incarnation: Incarnation, delivery: Delivery) -> Callable[[], None]:
+        loop = asyncio.get_running_loop()
+
+        def cancel() -> None:
+            if threading.get_ident() == self._thread:
+                incarnation.cancel(delivery, by="token")
+            else:
+                loop.call_soon_threadsafe(lambda: incarnation.cancel(delivery, by="token"))
+
+        return cancel
+
+    async def _join(self, incarnation: Incarnation, identity: Identity) -> Delivery | None:
+        """The delivery that this very message led to before, running or done, if it is in the agent's past."""
+        if identity.cause is None:
+            return None
+        found = await self._log.reader.messages(
+            MessageFilter(stream=self.stream, cause=identity.cause, event_types=(EventType.MESSAGE_DELIVERED,))
+        )
+        past = await lineage(self._log.reader, self.stream, self._version())
+        for event in found:
+            if past.holds(self.stream, event.version):
+                running = incarnation.deliveries.get(event.version)
+                return running or await self._ended_delivery(event)
+        return None
+
+    async def _ended_delivery(self, delivered: RecordedEvent) -> Delivery:
+        """A delivery from the log, with the outcome that was recorded."""
+        delivery = Delivery(
+            delivered.version, delivered.id, delivered.correlation, asyncio.get_running_loop().create_future()
+        )
+        async for event in self._log.reader.read(self.stream, after_version=delivered.version):
+            if event.type is EventType.DELIVERY_COMPLETED and event.delivery == delivered.version:
+                delivery.done.set_result(self._recorded_completion(event))
+                break
+        return delivery
+
+    def _recorded_completion(self, event: RecordedEvent) -> Completion:
+        codec, where = self._log.codec, f"stream {event.stream!r}, version {event.version}"
+        outcome = event.outcome or Outcome.REPLIED
+        if outcome is Outcome.REPLIED:
+            return Completion(outcome, codec.decode(event.payload or b"", where=where), None, DONE)
+        error = decode_failure(codec, event.message_type or "", event.payload or b"", where=where)
+        return Completion(outcome, None, error, DONE)
+
+    # -- bringing the agent to life -------------------------------------------------------------------------------
+
+    async def live(self) -> Incarnation:
+        """The live incarnation; recovered from the log first if there is none. Waiters come out in the order they came.
+
+        Raises: What `on_message` says for an agent that can't be recovered.
+        """
+        incarnation = self._incarnation
+        if incarnation is not None and incarnation.live and not self._waiting and not self._gate.locked():
+            return incarnation
+        self._waiting += 1
+        seen = self._attempts
+        try:
+            async with self._gate:
+                if self._incarnation is None or not self._incarnation.live:
+                    await self._attempt(seen)
+                assert self._incarnation is not None
+                return self._incarnation
+        finally:
+            self._waiting -= 1
+
+    async def _attempt(self, seen: int) -> None:
+        """One attempt serves all that waited for it, with its error too."""
+        if self._attempts > seen and self._refusal is not None:
+            raise copy.copy(self._refusal)
+        self._attempts += 1
+        self._refusal = None
+        try:
+            await self._activate()
+        except BaseException as error:
+            self._refusal = error
+            raise
+
+    async def _activate(self) -> None:
+        await self._claim()
+        assert self._appender is not None
+        version = self._appender.version
+        if version == 0:
+            incarnation = await self.recovery.fresh()
+            self._connect(incarnation)
+        else:
+            logger.info("recovering %s: %d events", self.stream, version)
+            recovered = await self.recovery.to(version, continues=True, prepare=self._connect)
+            incarnation = recovered.incarnation
+            self._snapshotting.recovered(recovered)
+        self._enliven(incarnation)
+
+    async def _claim(self) -> None:
+        await self._log.start_writing()
+        claim = await self._log.ownership.claim(self.stream, takeover=self._around.handler.takeover)
+        self._appender = StreamAppender(self._log.writer, claim)
+
+    def _connect(self, incarnation: Incarnation) -> None:
+        """Say where the incarnation's events go, and what to record as it goes live."""
+        assert self._appender is not None
+        outbox = Outbox(asyncio.get_running_loop(), lambda error: self.drop(incarnation, error))
+        incarnation.connect(self._appender, self._around.world, outbox)
+        producer = producer_of(incarnation.agent, str(self._log.ownership.worker_id))
+
+        def announce() -> None:
+            incarnation.note(EventType.AGENT_ACTIVATED, {"producer": producer.as_metadata()})
+
+        incarnation.on_live = announce
+
+    def _enliven(self, incarnation: Incarnation) -> None:
+        incarnation.begin()
+        self._incarnation = incarnation
+
+    def drop(self, incarnation: Incarnation, error: EventLogError) -> None:
+        """The log refused this incarnation, or is away: memory is ahead of it and must not be built upon."""
+        if not incarnation.ended:
+            level = logging.WARNING if isinstance(error, AppendRefused) else logging.ERROR
+            logger.log(level, "%s: this instance is dropped, the log decides: %s", self.stream, error)
+        incarnation.end(error)
+        if self._incarnation is incarnation:
+            self._incarnation = None
+
+    # -- instances ------------------------------------------------------------------------------------------------
+
+    def _new_incarnation(self, machine: Machine | None) -> Incarnation:
+        return Incarnation(self._id, codec=self._log.codec, ids=self._around.ids, machine=machine)
+
+    async def _build(self, incarnation: Incarnation) -> Agent:
+        return await self.blueprint.build(self._id, incarnation, self._around.runtime)
+
+    async def instance(self) -> Agent:
+        """The live instance itself."""
+        agent = (await self.live()).agent
+        assert agent is not None
+        return agent
+
+    async def scratch(self) -> Agent:
+        """A fresh instance that is no agent: nothing of it is recorded and nothing leaves it."""
+        incarnation = self._new_incarnation(Machine())
+        incarnation.continues = False
+        agent = await self._build(incarnation)
+        incarnation.end()
+        return agent
+
+    async def description(self) -> AgentMetadata:
+        """The agent's metadata, from the instance if there is one, else from one made for the purpose."""
+        if self._incarnation is not None and self._incarnation.agent is not None:
+            return self._incarnation.agent.metadata
+        return (await self.scratch()).metadata
+
+    @property
+    def incarnation(self) -> Incarnation | None:
+        """The live incarnation, if there is one."""
+        return self._incarnation if self._incarnation is not None and self._incarnation.live else None
+
+    def _version(self) -> int:
+        assert self._appender is not None
+        return self._appender.version
+
+    # -- the past -------------------------------------------------------------------------------------------------
+
+    async def durable_version(self) -> int | None:
+        """The version of the live instance, once it is durable; None if there is no live instance."""
+        incarnation = self.incarnation
+        if incarnation is None:
+            return None
+        version = self._version()
+        await incarnation.durable
+        return version
+
+    async def replace(
+        self,
+        from_stream: str,
+        version: int,
+        *,
+        note: tuple[EventType, dict[str, Any]],
+        timeout: float,
+        on_progress: Progress | None = None,
+    ) -> Recovered:
+        """Put an instance with the past of `version` of `from_stream` in the agent's place, and go on from there.
+
+        New deliveries wait. Nothing has changed if it fails.
+
+        Raises:
+            AgentBusy: Running deliveries did not end within `timeout` seconds.
+            What `Recovery.to` and `Ownership.claim` raise.
+        """
+        async with self._gate:
+            old = self.incarnation
+            if old is None:
+                await self._claim()
+            else:
+                await self._idle(old, timeout)
+
+            def prepare(incarnation: Incarnation) -> None:
+                self._connect(incarnation)
+                announce = incarnation.on_live
+
+                def take_over() -> None:
+                    if old is not None:
+                        old.end()
+                    incarnation.note(*note)
+                    if announce is not None:
+                        announce()
+
+                incarnation.on_live = take_over
+
+            recovered = await self.recovery.to(
+                version, stream=from_stream, continues=True, prepare=prepare, on_progress=on_progress
+            )
+            self._enliven(recovered.incarnation)
+            self._snapshotting.recovered(recovered)
+        await recovered.incarnation.durable
+        return recovered
+
+    async def _idle(self, incarnation: Incarnation, timeout: float) -> None:
+        running = [delivery.done for delivery in incarnation.deliveries.values()]
+        if running:
+            _, pending = await asyncio.wait(running, timeout=timeout)
+            if pending:
+                raise AgentBusy(self.stream, len(pending), timeout)
+
+    async def load(self, state: Mapping[str, Any]) -> None:
+        """Record a state and put it into the live instance with its own `load_state`."""
+        encoded: Encoded = self._log.codec.encode(dict(state), where="state")
+        incarnation = await self.live()
+        delivery, _ = incarnation.load(encoded)
+        await self._answer(incarnation, delivery, None)
+
+
+@lru_cache(maxsize=1024)
+def shell_class(agent_class: type | None) -> type[JournaledAgent]:
+    """A shell class of its own for each agent class: AutoGen compares the classes of registered instances."""
+    if agent_class is None:
+        return JournaledAgent
+    return type(agent_class.__name__, (JournaledAgent,), {"__module__": JournaledAgent.__module__})

@@ -1,0 +1,225 @@
+"""View, restore, save and load: agents at points of their past."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from autogen_core import Agent, AgentId
+
+from autogen_eventlog.errors import Divergence, InvalidPoint, InvalidState, NotRestorable
+from autogen_eventlog.events import EventType, RecordedEvent
+from autogen_eventlog.log import EventLog
+from autogen_eventlog.points import Point, point
+from autogen_eventlog.recovery import Recovered
+from autogen_eventlog.runtime.handler import EventLogHandler
+from autogen_eventlog.runtime.reports import RestoreReport
+from autogen_eventlog.runtime.saved_state import SavedState, parse
+from autogen_eventlog.runtime.shell import JournaledAgent
+from autogen_eventlog.snapshots import has_own_state
+
+ShellFor = Callable[[AgentId], JournaledAgent]
+
+
+class TimeTravel:
+    """The past of a runtime's agents."""
+
+    def __init__(self, handler: EventLogHandler, shells: dict[AgentId, JournaledAgent], shell_for: ShellFor) -> None:
+        self._handler = handler
+        self._log: EventLog = handler.log
+        self._shells = shells
+        self._shell_for = shell_for
+
+    # -- view and restore -----------------------------------------------------------------------------------------
+
+    async def view(
+        self, agent: AgentId, *, at: datetime | None, version: int | None, position: int | None
+    ) -> Agent:
+        shell = self._shell_for(agent)
+        where = point(at=at, version=version, position=position)
+        if where.is_now:
+            await shell.durable_version()
+        found = await self._log.resolve(shell.stream, where)
+        return await self._view(shell, shell.stream, found)
+
+    async def _view(self, shell: JournaledAgent, stream: str, version: int) -> Agent:
+        recovered = await shell.recovery.to(version, stream=stream, continues=False)
+        assert recovered.incarnation.agent is not None
+        return recovered.incarnation.agent
+
+    async def restore(
+        self,
+        agent: AgentId,
+        *,
+        at: datetime | None,
+        version: int | None,
+        position: int | None,
+        timeout: float | None,
+    ) -> RestoreReport:
+        where = point(at=at, version=version, position=position)
+        if where.is_now:
+            raise InvalidPoint("", "no point was given", "Give one of at, version and position")
+        shell = self._shell_for(agent)
+        found = await self._log.resolve(shell.stream, where)
+        return await self._restore(shell, found, str(where), timeout)
+
+    async def _restore(self, shell: JournaledAgent, version: int, where: str, timeout: float | None) -> RestoreReport:
+        note = (EventType.STREAM_RESTORED, {"to_version": version, "point": where})
+        recovered = await shell.replace(
+            shell.stream, version, note=note, timeout=self._handler.restore_timeout if timeout is None else timeout
+        )
+        return await self._report(shell, version, where, recovered)
+
+    async def _report(
+        self, shell: JournaledAgent, version: int, where: str, recovered: Recovered
+    ) -> RestoreReport:
+        restored, target = await self._restored_event(shell.stream), await self._event(shell.stream, version)
+        return RestoreReport(
+            agent=shell.id,
+            point=where,
+            version=version,
+            recorded_at=None if target is None else target.recorded_at,
+            events_replayed=recovered.events,
+            snapshot_version=None if recovered.snapshot is None else recovered.snapshot.version,
+            abandoned_events=restored.version - 1 - version,
+            continues_from=restored.version,
+            in_flight=tuple(sorted(recovered.incarnation.deliveries)),
+        )
+
+    async def _restored_event(self, stream: str) -> RecordedEvent:
+        async for event in self._log.reader.read(stream, backwards=True, batch=16):
+            if event.type is EventType.STREAM_RESTORED:
+                return event
+        raise AssertionError(f"{stream} has no StreamRestored")
+
+    async def _event(self, stream: str, version: int) -> RecordedEvent | None:
+        async for event in self._log.reader.read(stream, after_version=version - 1, until_version=version):
+            return event
+        return None
+
+    async def restore_all(
+        self, types: Iterable[str], *, at: datetime | None, position: int | None, timeout: float | None
+    ) -> list[RestoreReport]:
+        where = point(at=at, position=position)
+        cut = await self._position(where)
+        targets = [(shell, await self._version_at(shell.stream, cut)) async for shell in self._known(types)]
+        for shell, version in targets:
+            await self._view(shell, shell.stream, version)
+        return [await self._restore(shell, version, f"position {cut}", timeout) for shell, version in targets]
+
+    async def _position(self, where: Point) -> int:
+        """The position of a cut through all streams."""
+        if where.at is not None:
+            await where.settle(self._log.reader)
+            found = await self._log.reader.position_at(where.at)
+            if found == 0:
+                raise InvalidPoint(str(where), "the log holds nothing at or before it", "Give a later time")
+            return found
+        if where.position is None:
+            raise InvalidPoint("", "no point was given", "Give one of at and position")
+        return where.position
+
+    async def _version_at(self, stream: str, position: int) -> int:
+        return await self._log.reader.version_at(stream, position=position)
+
+    async def _known(self, types: Iterable[str]) -> Any:
+        """The shells of all agents that the log knows and whose type is registered."""
+        seen: set[str] = set()
+        for agent_type in types:
+            after: str | None = None
+            while heads := await self._log.agents(type=agent_type, after=after):
+                after = heads[-1].stream
+                for head in heads:
+                    if head.version > 0:
+                        seen.add(head.stream)
+                        yield self._shell_for(AgentId.from_str(head.stream))
+        for shell in list(self._shells.values()):
+            head = None if shell.stream in seen else await self._log.head(shell.stream)
+            if head is not None and head.version > 0:
+                yield shell
+
+    # -- save -----------------------------------------------------------------------------------------------------
+
+    async def save(self, agent: AgentId) -> Mapping[str, Any]:
+        return (await self._saved(self._shell_for(agent))).as_mapping()
+
+    async def save_all(self, types: Iterable[str]) -> Mapping[str, Any]:
+        return {shell.stream: (await self._saved(shell)).as_mapping() async for shell in self._known(types)}
+
+    async def _saved(self, shell: JournaledAgent) -> SavedState:
+        version = await shell.durable_version()
+        if version is None:
+            head = await self._log.head(shell.stream)
+            return SavedState(shell.stream, 0 if head is None else head.version, None)
+        return SavedState(shell.stream, version, await self._own_state(shell, version))
+
+    async def _own_state(self, shell: JournaledAgent, version: int) -> dict[str, Any] | None:
+        """What the agent says of itself, if it is at rest before and after."""
+        incarnation = shell.incarnation
+        if incarnation is None or incarnation.agent is None or not has_own_state(incarnation.agent):
+            return None
+        if not incarnation.quiet:
+            return None
+        state = dict(await incarnation.agent.save_state())
+        return state if await shell.durable_version() == version and incarnation.quiet else None
+
+    # -- load -----------------------------------------------------------------------------------------------------
+
+    async def load(self, agent: AgentId, state: Mapping[str, Any]) -> None:
+        shell = self._shell_for(agent)
+        saved = parse(shell.stream, state)
+        if saved is None:
+            await shell.load(state)
+        else:
+            await self._load_saved(shell, saved)
+
+    async def load_all(self, state: Mapping[str, Any]) -> None:
+        shells: list[tuple[AgentId, Mapping[str, Any]]] = []
+        for text, one in state.items():
+            agent = AgentId.from_str(text)
+            self._checked(agent, text, one)
+            shells.append((agent, one))
+        for agent, one in shells:
+            await self.load(agent, one)
+
+    def _checked(self, agent: AgentId, text: str, state: object) -> None:
+        try:
+            self._shell_for(agent)
+        except LookupError:
+            remedy = "Register the type before loading, or leave the agent out of the state"
+            raise InvalidState(text, f"no agent type {agent.type!r} is registered here", remedy) from None
+        if not isinstance(state, Mapping):
+            raise InvalidState(text, f"its state is a {type(state).__name__}, not a mapping", "Give what save_state gave")
+        parse(text, state)  # type: ignore[arg-type]
+
+    async def _load_saved(self, shell: JournaledAgent, saved: SavedState) -> None:
+        head = await self._log.head(saved.stream)
+        recorded = 0 if head is None else head.version
+        if saved.version > recorded:
+            await self._load_carried(shell, saved, f"the log holds {recorded} events of {saved.stream!r}")
+        elif saved.stream == shell.stream:
+            if saved.version > 0 or recorded > 0:
+                await self._restore(shell, saved.version, f"saved state at version {saved.version}", None)
+        elif saved.version == 0:
+            await self._load_carried(shell, saved, "it names another agent that has no past")
+        else:
+            await self._fork(shell, saved)
+
+    async def _fork(self, shell: JournaledAgent, saved: SavedState) -> None:
+        note = (EventType.STREAM_FORKED, {"from_stream": saved.stream, "from_version": saved.version})
+        try:
+            await shell.replace(saved.stream, saved.version, note=note, timeout=self._handler.restore_timeout)
+        except (Divergence, NotRestorable) as error:
+            # The past of another agent may not fit this one (its id is in its messages, say); what it said of itself may.
+            if saved.state is None:
+                raise
+            await self._load_carried(shell, saved, str(error))
+
+    async def _load_carried(self, shell: JournaledAgent, saved: SavedState, problem: str) -> None:
+        if saved.state is None:
+            remedy = "Open the log in which it was saved, or save it from an agent with its own save_state"
+            raise InvalidState(shell.stream, f"{problem}, and it carries no state of its own", remedy)
+        await shell.load(saved.state)
+
+
