@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from autogen_eventlog.errors import DatabaseUnavailable, StreamFenced, VersionConflict
@@ -230,8 +231,10 @@ def next_month() -> bytes:
 
 def stop(server: EmbeddedServer) -> None:
     """pg_ctl stop -m immediate."""
-    pid = int((server.data_dir / "postmaster.pid").read_text().split()[0])
-    os.kill(pid, signal.SIGQUIT)
+    with psycopg.connect(server.dsn) as connection:
+        row = connection.execute("SELECT pg_read_file('postmaster.pid')").fetchone()
+    assert row is not None
+    os.kill(int(row[0].split()[0]), signal.SIGQUIT)
 
 
 async def _count(dsn: str, expected: int) -> bool:
