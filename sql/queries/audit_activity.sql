@@ -1,5 +1,6 @@
--- Deliveries with since <= recorded_at < until, counted by agent (by_agent) or by the message's class, and how they ended.
--- An abandoned delivery counts with the outcome it had; of two completions the later one. Index: event_recorded_at.
+-- Deliveries with since <= recorded_at < until, counted by agent (by_agent) or by the message's class, and how they
+-- ended. An abandoned delivery counts with the outcome it had; of two completions the later one. Indexes:
+-- event_recorded_at, event_cause.
 SELECT
     CASE WHEN %(by_agent)s::boolean THEN e.stream ELSE coalesce(e.message_type, '') END AS name,
     count(*) AS deliveries,
@@ -10,12 +11,14 @@ SELECT
     min(e.recorded_at),
     max(e.recorded_at)
 FROM event AS e
-LEFT JOIN (
-    SELECT DISTINCT ON (d.cause) d.cause, d.outcome
+LEFT JOIN LATERAL (
+    SELECT d.outcome
     FROM event AS d
-    WHERE d.type = 'DeliveryCompleted' AND d.recorded_at >= %(since)s
-    ORDER BY d.cause, d.version DESC
-) AS done ON done.cause = e.id
+    WHERE
+        d.cause = e.id AND d.type = 'DeliveryCompleted' AND d.stream = e.stream AND d.recorded_at >= e.recorded_at
+    ORDER BY d.version DESC
+    LIMIT 1
+) AS done ON true
 WHERE e.type = 'MessageDelivered' AND e.recorded_at >= %(since)s AND e.recorded_at < %(until)s
 GROUP BY name
 ORDER BY deliveries DESC, name

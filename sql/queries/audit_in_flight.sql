@@ -1,6 +1,6 @@
 -- Deliveries of the present that have no completion, of one stream or (NULL) of all, oldest first: at most `limit` past
 -- the cursor `after` (a position). Columns as in audit_messages_newest. For reports: without a stream it reads every
--- delivery and every completion once. Indexes: event_pkey when a stream is given, event_branch, event_activated.
+-- delivery and every completion once. Indexes: event_pkey when a stream is given, event_restored, event_activated.
 WITH RECURSIVE branch (stream, version, to_version) AS (
     (
         SELECT DISTINCT ON (r.stream)

@@ -6,7 +6,7 @@
 -- back: what has a version between to_version and version (both exclusive) lies on an abandoned branch. done: the
 -- delivery's completion, of the present if the delivery is; an abandoned delivery keeps the one it had. producer: who
 -- ran the agent then. Run unprepared, so that each combination gets a plan of its own. Indexes: event_position,
--- event_recorded_at, event_correlation, event_cause, event_branch, event_activated.
+-- event_recorded_at, event_correlation, event_cause, event_failed, event_restored, event_activated.
 WITH RECURSIVE branch (stream, version, to_version) AS (
     (
         SELECT DISTINCT ON (r.stream)
@@ -93,6 +93,15 @@ WHERE
         NOT %(current)s::boolean
         OR NOT EXISTS (
             SELECT FROM branch AS b WHERE b.stream = e.stream AND e.version > b.to_version AND e.version < b.version
+        )
+    )
+    AND (%(outcome)s::text IS DISTINCT FROM 'dropped' OR e.type = 'MessageDropped')
+    -- Few fail: those few are found first, and the rest is spared the look for its completion.
+    AND (
+        coalesce(%(outcome)s, '') NOT IN ('raised', 'cancelled')
+        OR e.id IN (
+            SELECT f.cause FROM event AS f
+            WHERE f.type = 'DeliveryCompleted' AND f.outcome IN ('raised', 'cancelled') AND f.cause IS NOT NULL
         )
     )
     AND (

@@ -1,5 +1,5 @@
--- The log as a whole, from the streams' heads: agents, events, first and last time, last position, live workers, bytes on
--- disk of the log's partitions. Reads `stream` once. Index: event_recorded_at.
+-- The log as a whole, from the streams' heads: agents, events, first and last time, last position, live workers, bytes
+-- on disk of the log's partitions. Reads `stream` once. Index: event_recorded_at.
 SELECT
     count(*) FILTER (WHERE s.version > 0 AND left(s.id, 9) <> '$runtime/'),
     coalesce(sum(s.version), 0)::bigint,

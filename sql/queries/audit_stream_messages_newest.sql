@@ -1,6 +1,7 @@
 -- Deliveries to one agent with how they ended, newest first: at most `limit` with after_version < version <=
 -- until_version. Bounds in time and position are made bounds in version first (`version_bounds`). The other filters and
--- the columns as in audit_messages_newest. Indexes: event_pkey in order, event_cause, event_branch, event_activated.
+-- the columns as in audit_messages_newest. Indexes: event_pkey in order, event_cause, event_failed, event_restored,
+-- event_activated.
 WITH RECURSIVE branch (stream, version, to_version) AS (
     (
         SELECT DISTINCT ON (r.stream)
@@ -78,6 +79,15 @@ WHERE
         NOT %(current)s::boolean
         OR NOT EXISTS (
             SELECT FROM branch AS b WHERE b.stream = e.stream AND e.version > b.to_version AND e.version < b.version
+        )
+    )
+    AND (%(outcome)s::text IS DISTINCT FROM 'dropped' OR e.type = 'MessageDropped')
+    -- Few fail: those few are found first, and the rest is spared the look for its completion.
+    AND (
+        coalesce(%(outcome)s, '') NOT IN ('raised', 'cancelled')
+        OR e.id IN (
+            SELECT f.cause FROM event AS f
+            WHERE f.type = 'DeliveryCompleted' AND f.outcome IN ('raised', 'cancelled') AND f.cause IS NOT NULL
         )
     )
     AND (

@@ -2,7 +2,7 @@
 -- `after` (a position). No delivery and no drop names them as cause, and no answer came to the call (an answer without
 -- a delivery: the recipient could not be had, and the sender was told). sender: the agent that sent or published, or
 -- the sender that was given from outside. Every parameter but after and limit may be NULL: no such filter. Indexes:
--- event_position, event_cause, event_correlation, event_branch.
+-- event_position, event_cause, event_correlation, event_restored.
 WITH RECURSIVE branch (stream, version, to_version) AS (
     (
         SELECT DISTINCT ON (r.stream)

@@ -69,8 +69,15 @@ class Producer:
 
 
 @asynccontextmanager
-async def open_store(dsn: str, **options: Any) -> AsyncIterator[Store]:
-    async with Ownership(dsn, SCHEMA) as ownership, Reader(dsn, SCHEMA) as reader, Writer(dsn, SCHEMA, **options) as writer:
+async def open_store(
+    dsn: str, *, unavailable_after: float = 30.0, ensure_server: Callable[[], None] | None = None, **options: Any
+) -> AsyncIterator[Store]:
+    common: dict[str, Any] = {"unavailable_after": unavailable_after, "ensure_server": ensure_server}
+    async with (
+        Ownership(dsn, SCHEMA, **common) as ownership,
+        Reader(dsn, SCHEMA, **common) as reader,
+        Writer(dsn, SCHEMA, **common, **options) as writer,
+    ):
         yield Store(dsn, writer, reader, ownership)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from autogen_core import Agent, AgentId, AgentInstantiationContext
 
-from autogen_eventlog.codec import Codec
+from autogen_eventlog.codec import Codec, Encoded
 from autogen_eventlog.events import EventData, RecordedEvent
 from autogen_eventlog.ids import EventIds
 from autogen_eventlog.incarnation.facade import RuntimeFacade
@@ -68,8 +68,8 @@ class RandomWorld:
         else:
             incarnation.answer(call, ("answer", round(draw, 6)), None)
 
-    async def publish(self, incarnation: Incarnation, event: EventData, message: Any) -> None:
-        self.published.append(message)
+    async def publish(self, incarnation: Incarnation, event: EventData, message: Encoded, original: Any) -> None:
+        self.published.append(original)
 
 
 def incarnate(factory: Callable[[], Agent], machine: Machine | None = None, codec: Codec | None = None) -> Incarnation:

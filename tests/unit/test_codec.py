@@ -7,6 +7,7 @@ import copy
 import enum
 import json
 import math
+import subprocess
 import sys
 import threading
 import types
@@ -929,3 +930,19 @@ def test_an_upcaster_sees_the_old_form_first() -> None:
 def test_a_member_of_an_enum_made_at_run_time_is_kept_by_name() -> None:
     Made = enum.Enum("Made", "A B", module=__name__)
     assert round_trip(Made.B) is Made.B
+
+
+BARE_IMPORT = """
+import importlib.util, sys, types
+package = types.ModuleType("autogen_eventlog")  # without its __init__, which imports all of it
+package.__path__ = importlib.util.find_spec("autogen_eventlog").submodule_search_locations
+sys.modules["autogen_eventlog"] = package
+import autogen_eventlog.codec
+print(*{name.partition(".")[0] for name in sys.modules})
+"""
+
+
+def test_importing_the_codec_imports_no_autogen_no_protobuf_and_no_pillow() -> None:
+    found = subprocess.run([sys.executable, "-c", BARE_IMPORT], capture_output=True, text=True, check=True).stdout
+    assert "pydantic" in found.split()
+    assert not {"autogen_core", "psycopg", "google", "PIL", "grpc"} & set(found.split())

@@ -92,7 +92,7 @@ class RuntimeFacade(AgentRuntime):
             made, delivery=current_delivery(), metadata={} if message_id is None else {"asked_id": message_id}
         )
         future = incarnation.session.loop.create_future()
-        call = Call(event, recipient, encoded, future, CancellationToken())
+        call = Call(event, recipient, encoded, message, future, CancellationToken())
         if cancellation_token is not None:
             cancellation_token.link_future(future)
         incarnation.calls[event.id] = call
@@ -134,7 +134,7 @@ class RuntimeFacade(AgentRuntime):
             made, delivery=current_delivery(), metadata={} if message_id is None else {"asked_id": message_id}
         )
         if incarnation.live:
-            incarnation.let_out_publication(event, encoded, ticket)
+            incarnation.let_out_publication(event, encoded, message, ticket)
 
     # -- everything else ------------------------------------------------------------------------------------------
 

@@ -63,7 +63,9 @@ class World(Protocol):
 
     def ask(self, incarnation: Incarnation, call: Call) -> Coroutine[Any, Any, None]: ...
 
-    def publish(self, incarnation: Incarnation, event: EventData, message: Any) -> Coroutine[Any, Any, None]: ...
+    def publish(
+        self, incarnation: Incarnation, event: EventData, message: Encoded, original: Any
+    ) -> Coroutine[Any, Any, None]: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -99,6 +101,8 @@ class Call:
     event: EventData
     recipient: AgentId
     message: Encoded
+    original: Any
+    """The object that was sent, which may have changed since; `message` is what was sent."""
     future: asyncio.Future[Any]
     token: CancellationToken
     again: bool = False
@@ -535,13 +539,11 @@ class Incarnation:
         """Send a recorded call on its way once it is durable."""
         self._let_out(ticket, self._ask_later(call))
 
-    def let_out_publication(self, event: EventData, message: Encoded, ticket: Awaitable[Any]) -> None:
+    def let_out_publication(self, event: EventData, message: Encoded, original: Any, ticket: Awaitable[Any]) -> None:
         """Send a recorded publication on its way once it is durable."""
         world = self._world
         assert world is not None
-        self._let_out(
-            ticket, lambda: world.publish(self, event, self.codec.decode(message.data, where="message"))
-        )
+        self._let_out(ticket, lambda: world.publish(self, event, message, original))
 
     def _ask_later(self, call: Call) -> Callable[[], Awaitable[None]]:
         async def depart() -> None:

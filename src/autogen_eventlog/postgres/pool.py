@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from autogen_eventlog.errors import EventLogError, LogClosed
-from autogen_eventlog.postgres.session import (
-    EnsureServer,
-    Patience,
-    configure,
-    is_transient,
-    keep_alive,
-    schema_error,
-)
+from autogen_eventlog.errors import LogClosed
+from autogen_eventlog.postgres.session import EnsureServer, Patience, connect, is_transient, schema_error
 from autogen_eventlog.postgres.sql import query
 
 Row = tuple[Any, ...]
+Connection = psycopg.AsyncConnection[Row]
 
 
 class Pool:
-    """Runs statements that may be repeated: reads, and writes that do no more when done twice."""
+    """Runs statements that may be repeated: reads, and writes that do no more when done twice.
+
+    Not psycopg's pool: that one reconnects in the background on a schedule of its own (minutes apart after a while),
+    where we want to try now, within our bound, and after the embedded server was started again.
+    """
 
     def __init__(
         self,
@@ -39,24 +37,18 @@ class Pool:
         self._schema = schema
         self._unavailable_after = unavailable_after
         self._ensure_server = ensure_server
-        self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Row]] = AsyncConnectionPool(
-            conninfo,
-            kwargs={"autocommit": True, **keep_alive(conninfo)},
-            min_size=0,
-            max_size=max_size,
-            timeout=1.0,
-            open=False,
-            configure=self._configure,
-            name="eventlog-reader",
-        )
+        self._slots = asyncio.Semaphore(max_size)
+        self._idle: list[Connection] = []
+        self._open = False
 
     async def open(self) -> None:
-        """Starts the pool; connections are made when needed."""
-        await self._pool.open()
+        """Connections are made when needed, at most `max_size` at once."""
+        self._open = True
 
     async def close(self) -> None:
-        """Closes every connection. Idempotent."""
-        await self._pool.close()
+        """Closes every connection; a running statement's when it ends. Idempotent."""
+        self._open = False
+        await self._drop_idle()
 
     async def __aenter__(self) -> Pool:
         await self.open()
@@ -81,20 +73,36 @@ class Pool:
             LogClosed: the pool is closed.
         """
         patience = Patience(self._conninfo, self._unavailable_after, self._ensure_server)
-        while True:
-            try:
-                async with self._pool.connection() as connection, connection.cursor(binary=True) as cursor:
-                    await cursor.execute(query(name), parameters, prepare=prepare)
-                    return await cursor.fetchall() if cursor.description else []
-            except PoolClosed as error:
-                raise LogClosed("reader") from error
-            except (psycopg.Error, OSError) as error:
-                failure: EventLogError | None = schema_error(error, self._schema)
-                if failure is not None:
-                    raise failure from error
-                if not is_transient(error) and not isinstance(error, PoolTimeout):
-                    raise
-                await patience.pause(error)
+        async with self._slots:
+            while True:
+                if not self._open:
+                    raise LogClosed("reader")
+                try:
+                    return await self._fetch(query(name), parameters, prepare)
+                except (psycopg.Error, OSError) as error:
+                    failure = schema_error(error, self._schema)
+                    if failure is not None:
+                        raise failure from error
+                    if not is_transient(error):
+                        raise
+                    await self._drop_idle()  # they have died of the same cause
+                    await patience.pause(error)
 
-    async def _configure(self, connection: psycopg.AsyncConnection[Row]) -> None:
-        await configure(connection, self._schema)
+    async def _fetch(self, statement: bytes, parameters: Mapping[str, Any] | None, prepare: bool | None) -> list[Row]:
+        connection = self._idle.pop() if self._idle else await connect(self._conninfo, self._schema)
+        healthy = False
+        try:
+            async with connection.cursor(binary=True) as cursor:
+                await cursor.execute(statement, parameters, prepare=prepare)
+                rows = await cursor.fetchall() if cursor.description else []
+            healthy = True
+        finally:
+            if healthy and self._open:
+                self._idle.append(connection)
+            else:
+                await connection.close()
+        return rows
+
+    async def _drop_idle(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -41,6 +41,7 @@ class Ticket:
         "_position",
         "_recorded_at",
         "_waiters",
+        "_wanted",
         "epoch",
         "events",
         "expected_version",
@@ -51,7 +52,15 @@ class Ticket:
         "version",
     )
 
-    def __init__(self, stream: str, epoch: int, expected_version: int, events: int, last_id: UUID) -> None:
+    def __init__(
+        self,
+        stream: str,
+        epoch: int,
+        expected_version: int,
+        events: int,
+        last_id: UUID,
+        wanted: Callable[[], None] = lambda: None,
+    ) -> None:
         self.stream = stream
         self.epoch = epoch
         self.expected_version = expected_version
@@ -64,6 +73,7 @@ class Ticket:
         self._recorded_at: datetime | None = None
         self._error: EventLogError | None = None
         self._waiters: list[asyncio.Future[None]] = []
+        self._wanted = wanted
 
     @property
     def done(self) -> bool:
@@ -102,6 +112,7 @@ class Ticket:
     def _wait(self) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
+        self._wanted()
         return waiter
 
     def _wake(self) -> None:

@@ -29,6 +29,16 @@ _OVERHEAD = 256
 """What a pending event costs in memory besides its bytes, about."""
 
 
+_WORTHWHILE_BATCH = 256
+"""Events after which a commit no longer waits for more."""
+
+_IDLE_TURNS = 3
+"""Turns of the loop that brought nothing more, after which a commit that somebody waits for starts."""
+
+_LONGEST_GATHER_SECONDS = 0.01
+"""How long an event that nobody waits for stays in memory at most before its commit starts."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriterStatistics:
     """Counts since open; pending is now."""
@@ -74,6 +84,8 @@ class Writer:
         self._in_flight: list[Ticket] = []
         self._in_flight_bytes = 0
         self._sleeping: asyncio.Future[None] | None = None
+        self._gathering: asyncio.Future[None] | None = None
+        self._wanted = False
         self._room_waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._stopped: EventLogError | None = LogClosed("writer")
@@ -128,7 +140,7 @@ class Writer:
         """
         if not events:
             raise ValueError("an append needs at least one event")
-        ticket = Ticket(stream, epoch, expected_version, len(events), events[-1].id)
+        ticket = Ticket(stream, epoch, expected_version, len(events), events[-1].id, self._want)
         failure = self._stopped or self._pack(ticket, events)
         if failure is not None:
             ticket.fail(failure)
@@ -136,6 +148,8 @@ class Writer:
         self._backlog.add(ticket)
         if self._sleeping is not None and not self._sleeping.done():
             self._sleeping.set_result(None)
+        if self._backlog.events >= _WORTHWHILE_BATCH:
+            self._gathered()
         return ticket
 
     async def append(self, stream: str, epoch: int, expected_version: int, events: Sequence[EventData]) -> Committed:
@@ -191,7 +205,10 @@ class Writer:
             while True:
                 if not self._backlog:
                     await self._sleep()
-                await self._commit(self._backlog.take(self._max_batch_events, self._max_batch_bytes))
+                await self._gather()
+                batch = self._backlog.take(self._max_batch_events, self._max_batch_bytes)
+                self._wanted = bool(self._backlog)
+                await self._commit(batch)
         except Exception as error:
             # A defect of ours. Nobody may wait for ever because of it.
             self._stopped = AppendFailed("", "", f"the writer stopped: {error!r}")
@@ -201,6 +218,30 @@ class Writer:
     async def _sleep(self) -> None:
         self._sleeping = asyncio.get_running_loop().create_future()
         await self._sleeping
+
+    async def _gather(self) -> None:
+        """Lets more join the batch until somebody waits for it: a commit costs as much as many events.
+
+        Nobody waits for a message that came in until its answer is to go out, and both then share a commit.
+        """
+        if not self._wanted and self._backlog.events < _WORTHWHILE_BATCH:
+            self._gathering = asyncio.get_running_loop().create_future()
+            timer = asyncio.get_running_loop().call_later(_LONGEST_GATHER_SECONDS, self._gathered)
+            await self._gathering
+            timer.cancel()
+        seen, idle_turns = 0, 0
+        while self._backlog.events < _WORTHWHILE_BATCH and idle_turns < _IDLE_TURNS:
+            idle_turns = idle_turns + 1 if seen == self._backlog.events else 0
+            seen = self._backlog.events
+            await asyncio.sleep(0)
+
+    def _want(self) -> None:
+        self._wanted = True
+        self._gathered()
+
+    def _gathered(self) -> None:
+        if self._gathering is not None and not self._gathering.done():
+            self._gathering.set_result(None)
 
     async def _commit(self, batch: list[Ticket]) -> None:
         self._in_flight = batch

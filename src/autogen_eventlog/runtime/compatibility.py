@@ -19,6 +19,7 @@ INTERNALS = (
     "SingleThreadedAgentRuntime._message_queue.task_done (a dropped message is never counted as done: T7)",
     "SingleThreadedAgentRuntime._try_serialize (raises TypeError to the sender for what JSON can't hold: T17)",
     "SingleThreadedAgentRuntime._create_otel_attributes (serialises each message twice, with tracing off or on)",
+    "SingleThreadedAgentRuntime._tracer_helper (makes eight spans a message where nobody records spans)",
     "AgentInstantiationContext.populate_context (an instance is built with the recording runtime)",
     "MessageHandlerContext.populate_context (a handler that is replayed finds its agent's id)",
 )

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any, Literal
-from uuid import uuid4
 
 from autogen_core import AgentId, DefaultInterventionHandler, DropMessage, InterventionHandler, MessageContext
 
 from autogen_eventlog.errors import RecordingIncomplete
-from autogen_eventlog.events import EventType
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.submissions import Submissions
 
@@ -122,14 +120,8 @@ class EventLogHandler(DefaultInterventionHandler):
     async def _submitted(self, message: Any, context: MessageContext, **where: str) -> None:
         await self.submissions.open()
         encoded = self.log.codec.encode(message)
-        ticket = self.submissions.record(
-            EventType.MESSAGE_SUBMITTED,
-            sender=None if context.sender is None else str(context.sender),
-            message_id=context.message_id,
-            message=encoded,
-            correlation=uuid4(),
-            **where,
-        )[1]
+        sender = None if context.sender is None else str(context.sender)
+        _, ticket = self.submissions.submit(encoded, sender=sender, message_id=context.message_id, **where)
         await self.log.writer.room()
         if self.durability == "strict":
             await ticket

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from autogen_eventlog.codec import Encoded
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -15,6 +17,9 @@ class Identity:
     correlation: UUID | None = None
     again: bool = False
     """The same message may have been delivered before, to an incarnation that is no more."""
+    recorded: tuple[object, Encoded] | None = None
+    """The message as it was recorded when it was sent, and the object that travels for it. Where no intervention handler
+    can have changed it, what was recorded is what is delivered, and need not be encoded again."""
 
 
 class TracedId(str):

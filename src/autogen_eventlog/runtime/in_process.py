@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from autogen_core import (
     Agent,
@@ -25,9 +24,10 @@ from autogen_core import (
 from autogen_core import EVENT_LOGGER_NAME
 from opentelemetry.trace import TracerProvider
 
+from autogen_eventlog.codec import Encoded
 from autogen_eventlog.errors import NotEncodable
 from autogen_eventlog.events import EventData, EventType
-from autogen_eventlog.ids import EventIds
+from autogen_eventlog.ids import EventIds, parse_topic
 from autogen_eventlog.incarnation.incarnation import Call, Incarnation
 from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBlueprint
 from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers
@@ -36,6 +36,7 @@ from autogen_eventlog.runtime.interventions import InterventionChain
 from autogen_eventlog.runtime.reports import RestoreReport
 from autogen_eventlog.runtime.shell import JournaledAgent, Surroundings, shell_class
 from autogen_eventlog.runtime.timetravel import TimeTravel
+from autogen_eventlog.runtime.tracing import QuietTracing
 
 T = TypeVar("T", bound=Agent)
 
@@ -75,7 +76,9 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             tracer_provider=tracer_provider,
             ignore_unhandled_exceptions=ignore_unhandled_exceptions,
         )
-        self._tracing = tracer_provider is not None
+        self._tracer_helper = QuietTracing(self._tracer_helper, tracer_provider)  # type: ignore[assignment]
+        self._messages_stay = not others
+        """Nothing between sender and recipient can change a message."""
         self._shells: dict[AgentId, JournaledAgent] = {}
         self._blueprints: dict[str, FactoryBlueprint] = {}
         if self._handler is not None:
@@ -171,8 +174,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_id: str | None = None,
     ) -> Any:
         if self._handler is not None and not isinstance(message_id, TracedId):
-            event, _ = await self._submit(message, sender, message_id, recipient=str(recipient))
-            message_id = TracedId(event.message_id or "", Identity(event.id, event.correlation))
+            message_id, _ = await self._submit(message, sender, message_id, recipient=str(recipient))
         return await super().send_message(
             message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
         )
@@ -187,58 +189,63 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_id: str | None = None,
     ) -> None:
         if self._handler is not None and not isinstance(message_id, TracedId):
-            event, ticket = await self._submit(message, sender, message_id, topic=str(topic_id))
+            message_id, ticket = await self._submit(message, sender, message_id, topic=str(topic_id))
             await ticket  # a publication has no answer: that it returns is all that says it was accepted
-            message_id = TracedId(event.message_id or "", Identity(event.id, event.correlation))
         await super().publish_message(
             message, topic_id, sender=sender, cancellation_token=cancellation_token, message_id=message_id
         )
 
     async def _submit(
         self, message: Any, sender: AgentId | None, message_id: str | None, **where: str
-    ) -> tuple[EventData, Awaitable[Any]]:
+    ) -> tuple[TracedId, Awaitable[Any]]:
+        """Record a message from outside any agent: its identity, and the ticket of its commit."""
         assert self._handler is not None
         encoded = self._handler.log.codec.encode(message)
         submissions = self._handler.submissions
         await submissions.open()
         await self._handler.log.writer.room()
-        return submissions.record(
-            EventType.MESSAGE_SUBMITTED,
-            message=encoded,
-            sender=None if sender is None else str(sender),
-            message_id=message_id or str(uuid4()),
-            correlation=uuid4(),
-            **where,
+        event, ticket = submissions.submit(
+            encoded, sender=None if sender is None else str(sender), message_id=message_id, **where
         )
+        recorded = (message, encoded) if self._messages_stay else None
+        return TracedId(event.message_id or "", Identity(event.id, event.correlation, False, recorded)), ticket
 
     # -- messages from agents (the `World` of their incarnations) -------------------------------------------------
 
     async def ask(self, incarnation: Incarnation, call: Call) -> None:
         """Hand a recorded call to AutoGen's runtime, and its answer to the caller."""
-        message = incarnation.codec.decode(call.message.data, where="message")
+        message = self._to_hand_on(incarnation, call.message, call.original)
         try:
             reply = await super().send_message(
                 message,
                 call.recipient,
                 sender=incarnation.id,
                 cancellation_token=call.token,
-                message_id=self._traced(call.event, again=call.again),
+                message_id=self._traced(call.event, message, call.message, again=call.again),
             )
         except BaseException as error:
             incarnation.answer(call, None, error)
         else:
             incarnation.answer(call, reply, None)
 
-    async def publish(self, incarnation: Incarnation, event: EventData, message: Any) -> None:
+    async def publish(self, incarnation: Incarnation, event: EventData, message: Encoded, original: Any) -> None:
         """Hand a recorded publication to AutoGen's runtime."""
-        topic_type, _, source = str(event.topic).partition("/")
+        object_ = self._to_hand_on(incarnation, message, original)
         await super().publish_message(
-            message, TopicId(topic_type, source), sender=incarnation.id, message_id=self._traced(event)
+            object_,
+            parse_topic(str(event.topic)),
+            sender=incarnation.id,
+            message_id=self._traced(event, object_, message),
         )
 
-    def _traced(self, event: EventData, *, again: bool = False) -> TracedId:
+    def _to_hand_on(self, incarnation: Incarnation, message: Encoded, original: Any) -> Any:
+        """The object that travels through AutoGen's runtime. Where it may be looked at, it is as it was when sent."""
+        return original if self._messages_stay else incarnation.codec.decode(message.data, where="message")
+
+    def _traced(self, event: EventData, message: Any, encoded: Encoded, *, again: bool = False) -> TracedId:
         asked: str | None = event.metadata.get("asked_id")
-        return TracedId(asked or str(event.id), Identity(event.id, event.correlation, again))
+        recorded = (message, encoded) if self._messages_stay else None
+        return TracedId(asked or str(event.id), Identity(event.id, event.correlation, again, recorded))
 
     # -- dropped messages -----------------------------------------------------------------------------------------
 
@@ -433,7 +440,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_context: MessageContext | None = None,
         message: Any = None,
     ) -> Mapping[str, str]:
-        if not self._tracing:
+        if self._tracer_helper.off:  # type: ignore[attr-defined]
             return {}
         return await super()._create_otel_attributes(sender_agent_id, recipient_agent_id, message_context, message)
 

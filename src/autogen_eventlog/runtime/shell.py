@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from uuid import uuid4
 
 from autogen_core import Agent, AgentId, AgentMetadata, AgentRuntime, CancellationToken, MessageContext
 
@@ -97,7 +96,8 @@ class JournaledAgent:
             Whatever the handler raised.
         """
         identity = identity_of(ctx.message_id)
-        encoded = self._log.codec.encode(message)
+        recorded = identity.recorded
+        encoded = recorded[1] if recorded and recorded[0] is message else self._log.codec.encode(message)
         await self._log.writer.room()
         incarnation = await self.live()
         if identity.again:
@@ -111,7 +111,7 @@ class JournaledAgent:
             is_rpc=ctx.is_rpc,
             message_id=str(ctx.message_id),
             cause=identity.cause,
-            correlation=identity.correlation or uuid4(),
+            correlation=identity.correlation,
         )
         delivery, ticket = incarnation.deliver(envelope, deferred=self._strict)
         if self._strict:

@@ -38,6 +38,25 @@ class Submissions:
                 claim = await self._log.ownership.claim(stream)
                 self._appender = StreamAppender(self._log.writer, claim)
 
+    def submit(
+        self, message: Encoded, *, sender: str | None, message_id: str | None, **where: str | None
+    ) -> tuple[EventData, Awaitable[Any]]:
+        """Append that a message entered the runtime, as the beginning of a conversation."""
+        assert self._appender is not None
+        event_id = self._ids.next()
+        event = EventData(
+            id=event_id,
+            type=EventType.MESSAGE_SUBMITTED,
+            occurred_at=datetime.now(timezone.utc),
+            sender=sender,
+            message_id=message_id or str(event_id),
+            message_type=message.type_name,
+            payload=message.data,
+            correlation=event_id,
+            **where,
+        )
+        return event, self._appender.append(event)
+
     def record(
         self, event_type: EventType, *, message: Encoded, metadata: dict[str, Any] | None = None, **columns: Any
     ) -> tuple[EventData, Awaitable[Any]]:

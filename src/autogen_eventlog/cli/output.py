@@ -1,0 +1,119 @@
+"""stdout: data only, JSON for programs and tables for people. stderr: hints and errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from autogen_eventlog.cli.forms import Form
+from autogen_eventlog.cli.settings import Settings
+
+_PIPE_WIDTH = 200
+"""Columns where stdout is no terminal: room enough for ids, since nobody reads it as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column for people."""
+
+    title: str
+    width: int | None = None
+    """At most; None: never cut."""
+    style: str = ""
+
+
+class Output:
+    """Where a command writes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._json = settings.json
+        width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _PIPE_WIDTH
+        self._console = Console(width=width, no_color=not settings.color, highlight=False, emoji=False, markup=False)
+
+    @property
+    def for_programs(self) -> bool:
+        return self._json
+
+    def line(self, form: Form) -> None:
+        """One JSON object."""
+        sys.stdout.write(json.dumps(form) + "\n")
+        sys.stdout.flush()
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+        """Rows under a header; cells are cut where their column says so."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(
+                column.title,
+                style=column.style,
+                max_width=column.width,
+                no_wrap=True,
+                overflow="ellipsis",
+                min_width=None if column.width is not None else len(column.title),
+            )
+        for row in rows:
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        self._write(table)
+
+    def block(self, title: str, entries: Iterable[tuple[str, str]]) -> None:
+        """One record in full: a title, then names and values, values whole and over several lines if need be."""
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in entries:
+            grid.add_row(name, Text(printable(value, lines=True)))
+        self._write(Text(printable(title), style="bold"), grid, Text(""))
+
+    def text(self, line: str) -> None:
+        """One line, whole."""
+        sys.stdout.write(printable(line) + "\n")
+        sys.stdout.flush()
+
+    def hint(self, text: str) -> None:
+        """To stderr, and only for people."""
+        if not self._json:
+            sys.stderr.write(printable(text) + "\n")
+
+    def _write(self, *parts: Any) -> None:
+        # Captured and written by us, so that a closed pipe looks the same here as everywhere.
+        with self._console.capture() as captured:
+            for part in parts:
+                self._console.print(part)
+        sys.stdout.write(captured.get())
+        sys.stdout.flush()
+
+
+def readable(form: object) -> str:
+    """A stored value on one line, in its own script."""
+    return "" if form is None else json.dumps(form, ensure_ascii=False)
+
+
+def indented(form: object) -> str:
+    """A stored value over several lines."""
+    return "" if form is None else json.dumps(form, ensure_ascii=False, indent=2)
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """Text from the log made harmless to a terminal: what can't be printed is shown as an escape.
+
+    Args:
+        lines: leave line ends and tabs.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or (lines and character in "\n\t") else _escaped(character)
+        for character in text
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
