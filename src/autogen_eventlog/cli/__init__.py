@@ -1,10 +1,11 @@
 """The command `eventlog`: thin commands over the public API.
 
 - `app`      the commands, their options, `main`      `settings`  the options that all commands share
-- `opening`  a log opened for reading only            `running`   from a command's coroutine to its exit code
+- `opening`  a log opened for reading only            `group`     how arguments are read and commands end
 - `times`    points in time as people write them      `forms`     records as JSON, one object a line
 - `output`   stdout: JSON for programs, tables for people; stderr: hints and errors
-- `tables`   which columns people see                 `restoring` an agent's state as of then
+- `tables`   which columns people see                 `inquiry`   what each command asks
+- `restoring` an agent's state as of then
 """
 
 from autogen_eventlog.cli.app import app, main

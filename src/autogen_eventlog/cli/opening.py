@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ import typer
 from autogen_eventlog.audit import Audit
 from autogen_eventlog.cli.settings import Settings
 from autogen_eventlog.codec import Codec
-from autogen_eventlog.errors import EmbeddedPostgresError, SchemaError
+from autogen_eventlog.errors import SchemaError
 from autogen_eventlog.postgres.embedded import open_embedded
 from autogen_eventlog.postgres.embedded.home import locate
 from autogen_eventlog.postgres.reader import Reader
@@ -33,7 +33,7 @@ class ReadLog:
 
 
 @asynccontextmanager
-async def reading(settings: Settings) -> AsyncIterator[ReadLog]:
+async def reading(settings: Settings) -> AsyncGenerator[ReadLog]:
     """The log that the settings name.
 
     Raises:
@@ -53,6 +53,19 @@ async def reading(settings: Settings) -> AsyncIterator[ReadLog]:
         reader = Reader(dsn, settings.schema, unavailable_after=UNAVAILABLE_AFTER, ensure_server=ensure_server)
         await stack.enter_async_context(reader)
         yield ReadLog(reader, Audit(reader.pool, Codec()))
+
+
+async def check_there(settings: Settings) -> None:
+    """Refuse where there is no log, before something that would make one.
+
+    Raises:
+        As `reading`.
+    """
+    if settings.dsn is None:
+        existing(settings.data_dir)
+        return
+    check_dsn(settings.dsn)
+    await _check_schema(settings.dsn, settings.schema, None)
 
 
 def existing(data_dir: Path | None) -> Path:
@@ -92,6 +105,3 @@ async def _check_schema(dsn: str, schema: str, ensure_server: EnsureServer | Non
 
     if not await patiently(Patience(dsn, UNAVAILABLE_AFTER, ensure_server), attempt):
         raise SchemaError(schema, f"there is no event log in {server_of(dsn)}", "Make one with `eventlog init`")
-
-
-__all__ = ["EmbeddedPostgresError", "ReadLog", "check_dsn", "existing", "reading"]

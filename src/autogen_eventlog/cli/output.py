@@ -36,7 +36,7 @@ class Output:
     def __init__(self, settings: Settings) -> None:
         self._json = settings.json
         width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _PIPE_WIDTH
-        self._console = Console(width=width, no_color=not settings.color, highlight=False, emoji=False, markup=False)
+        self._console = Console(width=width, no_color=None if settings.color else True, highlight=False, emoji=False, markup=False)
 
     @property
     def for_programs(self) -> bool:
@@ -65,16 +65,17 @@ class Output:
 
     def block(self, title: str, entries: Iterable[tuple[str, str]]) -> None:
         """One record in full: a title, then names and values, values whole and over several lines if need be."""
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="dim", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in entries:
-            grid.add_row(name, Text(printable(value, lines=True)))
-        self._write(Text(printable(title), style="bold"), grid, Text(""))
+        found = list(entries)
+        width = max((len(name) for name, _ in found), default=0) + 2
+        self._write(Text(printable(title), style="bold"))
+        for name, value in found:
+            lines = printable(value, lines=True).splitlines() or [""]
+            self.text("\n".join([f"{name:{width}}{lines[0]}", *(" " * width + line for line in lines[1:])]))
+        self.text("")
 
     def text(self, line: str) -> None:
-        """One line, whole."""
-        sys.stdout.write(printable(line) + "\n")
+        """Printable text, whole: the terminal wraps it."""
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
     def hint(self, text: str) -> None:
@@ -87,7 +88,7 @@ class Output:
         with self._console.capture() as captured:
             for part in parts:
                 self._console.print(part)
-        sys.stdout.write(captured.get())
+        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
         sys.stdout.flush()
 
 

@@ -18,7 +18,7 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
     """A zone-aware time.
 
     Args:
-        text: ISO 8601 with a zone (`2026-01-31T14:32:00Z`), or a duration that means so long ago (`10m`, `1h30m`, `2d`).
+        text: ISO 8601 with a zone (`2026-01-31T14:32:00Z`), or a duration: so long ago (`10m`, `1h30m`, `2d`).
         now: What durations count back from; the clock by default.
 
     Raises:

@@ -164,6 +164,7 @@ class Incarnation:
         self._outbox: Outbox | None = None
         self._last_ticket: Awaitable[Any] = DONE
         self.session.on_end = self.end
+        self.session.on_many_observations = lambda: self.note(EventType.SCHEDULE_RECORDED, {})
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # -- live or not ----------------------------------------------------------------------------------------------

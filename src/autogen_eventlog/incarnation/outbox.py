@@ -41,9 +41,14 @@ class Outbox:
         if self._task is None:
             self._task = self._loop.create_task(self._let_go())
 
+    @property
+    def empty(self) -> bool:
+        """Whether everything put so far has left, or never will."""
+        return self._gone == self._put or self._closed
+
     async def left(self) -> None:
         """Return when everything put so far has left, or never will."""
-        if self._gone == self._put or self._closed:
+        if self.empty:
             return
         mark: asyncio.Future[None] = self._loop.create_future()
         self._marks.append((self._put, mark))

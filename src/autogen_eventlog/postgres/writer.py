@@ -156,9 +156,14 @@ class Writer:
         """`submit` and wait. Cancelling the wait leaves the append to be stored or refused whole."""
         return await self.submit(stream, epoch, expected_version, events)
 
+    @property
+    def full(self) -> bool:
+        """Whether the pending bytes are at the bound."""
+        return self._stopped is None and self._in_flight_bytes + self._backlog.size >= self._max_pending_bytes
+
     async def room(self) -> None:
         """Back-pressure: returns when the pending bytes are under the bound. Await it before taking new work."""
-        while self._stopped is None and self._in_flight_bytes + self._backlog.size >= self._max_pending_bytes:
+        while self.full:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room_waiters.append(waiter)
             await waiter

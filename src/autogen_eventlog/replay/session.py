@@ -26,6 +26,9 @@ DELIVERY: contextvars.ContextVar[Any] = contextvars.ContextVar("autogen_eventlog
 
 _PRUNE_AT = 64
 
+_MANY_OBSERVATIONS = 1000
+"""An agent that only sleeps, in a background task, makes no events; what it does must not fill the memory."""
+
 
 class Mode(Enum):
     LIVE = "live"
@@ -86,6 +89,7 @@ class Session:
         self.foreign_wakeups = 0
         self.observations: list[list[Any]] = []
         self.on_end: Callable[[], None] | None = None
+        self.on_many_observations: Callable[[], None] | None = None
         self._tick = tick
         self._hooks = install(self.loop)
         self._shift = 0.0
@@ -196,6 +200,8 @@ class Session:
             callback(*args)
             return
         self.observations.append(TimerFired(number, self._tick).observation())
+        if len(self.observations) >= _MANY_OBSERVATIONS and self.on_many_observations is not None:
+            self.on_many_observations()
         self._tick += 1
         self.running = True
         try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from autogen_eventlog.codec import Encoded
+from autogen_eventlog.runtime.submissions import Submission
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,8 @@ class Identity:
     correlation: UUID | None = None
     again: bool = False
     """The same message may have been delivered before, to an incarnation that is no more."""
+    submission: Submission | None = None
+    """The message came from outside any agent; its cause is known at its delivery."""
     recorded: tuple[object, Encoded] | None = None
     """The message as it was recorded when it was sent, and the object that travels for it. Where no intervention handler
     can have changed it, what was recorded is what is delivered, and need not be encoded again."""

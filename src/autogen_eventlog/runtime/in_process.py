@@ -35,6 +35,7 @@ from autogen_eventlog.runtime.identity import Identity, TracedId
 from autogen_eventlog.runtime.interventions import InterventionChain
 from autogen_eventlog.runtime.reports import RestoreReport
 from autogen_eventlog.runtime.shell import JournaledAgent, Surroundings, shell_class
+from autogen_eventlog.runtime.submissions import Submission
 from autogen_eventlog.runtime.timetravel import TimeTravel
 from autogen_eventlog.runtime.tracing import QuietTracing
 
@@ -76,7 +77,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             tracer_provider=tracer_provider,
             ignore_unhandled_exceptions=ignore_unhandled_exceptions,
         )
-        self._tracer_helper = QuietTracing(self._tracer_helper, tracer_provider)  # type: ignore[assignment]
+        if self._handler is not None:
+            self._tracer_helper = QuietTracing(self._tracer_helper, tracer_provider)  # type: ignore[assignment]
         self._messages_stay = not others
         """Nothing between sender and recipient can change a message."""
         self._shells: dict[AgentId, JournaledAgent] = {}
@@ -174,7 +176,11 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_id: str | None = None,
     ) -> Any:
         if self._handler is not None and not isinstance(message_id, TracedId):
-            message_id, _ = await self._submit(message, sender, message_id, recipient=str(recipient))
+            encoded = await self._accept(message)
+            submission = self._handler.submissions.hold(
+                encoded, sender=None if sender is None else str(sender), message_id=message_id, recipient=str(recipient)
+            )
+            message_id = self._traced_submission(submission.event, message, encoded, submission)
         return await super().send_message(
             message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
         )
@@ -189,26 +195,36 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_id: str | None = None,
     ) -> None:
         if self._handler is not None and not isinstance(message_id, TracedId):
-            message_id, ticket = await self._submit(message, sender, message_id, topic=str(topic_id))
+            encoded = await self._accept(message)
+            event, ticket = self._handler.submissions.submit(
+                encoded, sender=None if sender is None else str(sender), message_id=message_id, topic=str(topic_id)
+            )
+            message_id = self._traced_submission(event, message, encoded, None)
             await ticket  # a publication has no answer: that it returns is all that says it was accepted
         await super().publish_message(
             message, topic_id, sender=sender, cancellation_token=cancellation_token, message_id=message_id
         )
 
-    async def _submit(
-        self, message: Any, sender: AgentId | None, message_id: str | None, **where: str
-    ) -> tuple[TracedId, Awaitable[Any]]:
-        """Record a message from outside any agent: its identity, and the ticket of its commit."""
+    async def _accept(self, message: Any) -> Encoded:
+        """A message from outside any agent, ready to be recorded.
+
+        Raises:
+            NotEncodable: It can't be recorded exactly, and goes nowhere.
+        """
         assert self._handler is not None
         encoded = self._handler.log.codec.encode(message)
-        submissions = self._handler.submissions
-        await submissions.open()
-        await self._handler.log.writer.room()
-        event, ticket = submissions.submit(
-            encoded, sender=None if sender is None else str(sender), message_id=message_id, **where
-        )
+        if not self._handler.submissions.is_open:
+            await self._handler.submissions.open()
+        if self._handler.log.writer.full:
+            await self._handler.log.writer.room()
+        return encoded
+
+    def _traced_submission(
+        self, event: EventData, message: Any, encoded: Encoded, submission: Submission | None
+    ) -> TracedId:
         recorded = (message, encoded) if self._messages_stay else None
-        return TracedId(event.message_id or "", Identity(event.id, event.correlation, False, recorded)), ticket
+        cause = event.id if submission is None else None
+        return TracedId(event.message_id or "", Identity(cause, event.correlation, False, submission, recorded))
 
     # -- messages from agents (the `World` of their incarnations) -------------------------------------------------
 
@@ -245,7 +261,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     def _traced(self, event: EventData, message: Any, encoded: Encoded, *, again: bool = False) -> TracedId:
         asked: str | None = event.metadata.get("asked_id")
         recorded = (message, encoded) if self._messages_stay else None
-        return TracedId(asked or str(event.id), Identity(event.id, event.correlation, again, recorded))
+        return TracedId(asked or str(event.id), Identity(event.id, event.correlation, again, None, recorded))
 
     # -- dropped messages -----------------------------------------------------------------------------------------
 
@@ -276,9 +292,14 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             recipient=None if recipient is None else str(recipient),
             topic=None if topic is None else str(topic),
             message_id=None if context is None else str(context.message_id),
-            cause=identity.cause,
+            cause=identity.cause if identity.submission is None else identity.submission.delivered(),
             correlation=identity.correlation,
         )
+
+    def start(self) -> None:
+        if self._handler is not None:
+            self._tracer_helper.look()  # type: ignore[attr-defined]
+        super().start()
 
     def _count_discarded(self) -> None:
         self._message_queue.task_done()
@@ -426,6 +447,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     def _try_serialize(self, message: Any) -> str:
         # AutoGen serialises each message several times, for a log that is mostly off, and lets what JSON can't hold
         # fail the sender (T17).
+        if self._handler is None:
+            return super()._try_serialize(message)
         if not _event_logger.isEnabledFor(logging.INFO):
             return ""
         try:
@@ -440,7 +463,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_context: MessageContext | None = None,
         message: Any = None,
     ) -> Mapping[str, str]:
-        if self._tracer_helper.off:  # type: ignore[attr-defined]
+        if self._handler is not None and self._tracer_helper.off:  # type: ignore[attr-defined]
             return {}
         return await super()._create_otel_attributes(sender_agent_id, recipient_agent_id, message_context, message)
 

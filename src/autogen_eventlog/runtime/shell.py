@@ -24,7 +24,7 @@ from autogen_eventlog.incarnation.failures import decode_failure
 from autogen_eventlog.incarnation.incarnation import DONE, Completion, Delivery, Envelope, Incarnation, World
 from autogen_eventlog.incarnation.outbox import Outbox
 from autogen_eventlog.incarnation.producer import producer_of
-from autogen_eventlog.lineage import lineage
+from autogen_eventlog.lineage import Lineage, lineage
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.records import MessageFilter
 from autogen_eventlog.recovery import Progress, Recovered, Recovery
@@ -98,8 +98,11 @@ class JournaledAgent:
         identity = identity_of(ctx.message_id)
         recorded = identity.recorded
         encoded = recorded[1] if recorded and recorded[0] is message else self._log.codec.encode(message)
-        await self._log.writer.room()
-        incarnation = await self.live()
+        if self._log.writer.full:
+            await self._log.writer.room()
+        incarnation = self._incarnation
+        if incarnation is None or not self._at_hand(incarnation):
+            incarnation = await self.live()
         if identity.again:
             joined = await self._join(incarnation, identity)
             if joined is not None:
@@ -110,7 +113,7 @@ class JournaledAgent:
             topic=ctx.topic_id,
             is_rpc=ctx.is_rpc,
             message_id=str(ctx.message_id),
-            cause=identity.cause,
+            cause=identity.cause if identity.submission is None else identity.submission.delivered(),
             correlation=identity.correlation,
         )
         delivery, ticket = incarnation.deliver(envelope, deferred=self._strict)
@@ -145,8 +148,10 @@ class JournaledAgent:
         except EventLogError as error:
             self.drop(incarnation, error)
             raise
-        await incarnation.outbox.left()
-        await self._snapshotting.consider(incarnation, self._appender, self._gate)
+        if not incarnation.outbox.empty:
+            await incarnation.outbox.left()
+        if self._snapshotting.due(incarnation, self._appender):
+            await self._snapshotting.take(incarnation, self._appender, self._gate)
         if completion.error is not None:
             raise completion.error
         return completion.reply
@@ -186,16 +191,17 @@ class JournaledAgent:
         for event in found:
             if past.holds(self.stream, event.version):
                 running = incarnation.deliveries.get(event.version)
-                return running or await self._ended_delivery(event)
+                return running or await self._ended_delivery(event, past)
         return None
 
-    async def _ended_delivery(self, delivered: RecordedEvent) -> Delivery:
-        """A delivery from the log, with the outcome that was recorded."""
+    async def _ended_delivery(self, delivered: RecordedEvent, past: Lineage) -> Delivery:
+        """A delivery from the log, with the outcome that it had in the agent's past."""
         delivery = Delivery(
             delivered.version, delivered.id, delivered.correlation, asyncio.get_running_loop().create_future()
         )
         async for event in self._log.reader.read(self.stream, after_version=delivered.version):
-            if event.type is EventType.DELIVERY_COMPLETED and event.delivery == delivered.version:
+            ended = event.type is EventType.DELIVERY_COMPLETED and event.delivery == delivered.version
+            if ended and past.holds(self.stream, event.version):
                 delivery.done.set_result(self._recorded_completion(event))
                 break
         return delivery
@@ -216,7 +222,7 @@ class JournaledAgent:
         Raises: What `on_message` says for an agent that can't be recovered.
         """
         incarnation = self._incarnation
-        if incarnation is not None and incarnation.live and not self._waiting and not self._gate.locked():
+        if incarnation is not None and self._at_hand(incarnation):
             return incarnation
         self._waiting += 1
         seen = self._attempts
@@ -228,6 +234,10 @@ class JournaledAgent:
                 return self._incarnation
         finally:
             self._waiting -= 1
+
+    def _at_hand(self, incarnation: Incarnation) -> bool:
+        """Whether it is live and nobody is before us."""
+        return incarnation.live and not self._waiting and not self._gate.locked()
 
     async def _attempt(self, seen: int) -> None:
         """One attempt serves all that waited for it, with its error too."""

@@ -39,15 +39,17 @@ class Snapshotting:
         """The next one is due so many events after the one that recovery began from."""
         self._last = 0 if recovered.snapshot is None else recovered.snapshot.version
 
-    async def consider(
-        self, incarnation: Incarnation, appender: StreamAppender | None, gate: asyncio.Lock
-    ) -> None:
-        """Take one if it is due and the agent is at rest; new deliveries wait while its state is read."""
+    def due(self, incarnation: Incarnation, appender: StreamAppender | None) -> bool:
+        """Whether one is to be taken now: so many events, an agent that can, and that is at rest."""
         if self._every is None or self._unfit or appender is None or appender.version - self._last < self._every:
-            return
+            return False
         agent = incarnation.agent
-        if agent is None or not has_own_state(agent) or not incarnation.live or not incarnation.quiet:
-            return
+        return agent is not None and has_own_state(agent) and incarnation.live and incarnation.quiet
+
+    async def take(self, incarnation: Incarnation, appender: StreamAppender | None, gate: asyncio.Lock) -> None:
+        """Take one; new deliveries wait while the agent's state is read and proven."""
+        agent = incarnation.agent
+        assert agent is not None and appender is not None and self._every is not None
         version, self._last = appender.version, appender.version
         async with gate:
             if appender.version != version or not incarnation.quiet:

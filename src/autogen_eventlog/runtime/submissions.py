@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
+from uuid import UUID
 
 from autogen_eventlog.codec import Encoded
 from autogen_eventlog.events import EventData, EventType
 from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX, EventIds
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.appender import StreamAppender
+
+
+HOLD_SECONDS = 0.01
+"""How long a message may be on its way to its agent before the log says that it was submitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A message from outside that may be on its way still."""
+
+    event: EventData
+    submissions: Submissions
+
+    def delivered(self) -> UUID | None:
+        """The agent has it: the event to name as its cause, if the log has one."""
+        return None if self.submissions.let_go(self.event.id) else self.event.id
 
 
 class Submissions:
@@ -22,6 +40,12 @@ class Submissions:
         self._ids = EventIds()
         self._appender: StreamAppender | None = None
         self._opening = asyncio.Lock()
+        self._held: dict[UUID, EventData] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._appender is not None and not self._appender.refused
 
     async def open(self) -> None:
         """Claim the stream, once; again after a refused append.
@@ -29,10 +53,10 @@ class Submissions:
         Raises:
             DatabaseUnavailable: The database did not answer within the bound.
         """
-        if self._appender is not None and not self._appender.refused:
+        if self.is_open:
             return
         async with self._opening:
-            if self._appender is None or self._appender.refused:
+            if not self.is_open:
                 await self._log.start_writing()
                 stream = f"{RUNTIME_STREAM_PREFIX}{self._log.ownership.worker_id}/{self._ids.next().hex[:8]}"
                 claim = await self._log.ownership.claim(stream)
@@ -42,9 +66,40 @@ class Submissions:
         self, message: Encoded, *, sender: str | None, message_id: str | None, **where: str | None
     ) -> tuple[EventData, Awaitable[Any]]:
         """Append that a message entered the runtime, as the beginning of a conversation."""
+        event = self._submission(message, sender, message_id, where)
+        return event, self._append(event)
+
+    def hold(self, message: Encoded, *, sender: str | None, message_id: str | None, recipient: str) -> Submission:
+        """Append it only if it is not delivered soon: its delivery then says all there is to say.
+
+        Whoever submits a message that is answered knows by the answer that it was accepted, so nothing is lost with it.
+        """
+        event = self._submission(message, sender, message_id, {"recipient": recipient})
+        submission = Submission(event, self)
+        self._held[event.id] = event
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._append_held)
+        return submission
+
+    def let_go(self, event_id: UUID) -> bool:
+        """Forget a held submission; False if it was appended already."""
+        return self._held.pop(event_id, None) is not None
+
+    def _append_held(self) -> None:
+        self._timer = None
+        held, self._held = self._held, {}
+        for event in held.values():
+            self._append(event)
+
+    def _append(self, event: EventData) -> Awaitable[Any]:
         assert self._appender is not None
+        return self._appender.append(event)
+
+    def _submission(
+        self, message: Encoded, sender: str | None, message_id: str | None, where: dict[str, Any]
+    ) -> EventData:
         event_id = self._ids.next()
-        event = EventData(
+        return EventData(
             id=event_id,
             type=EventType.MESSAGE_SUBMITTED,
             occurred_at=datetime.now(timezone.utc),
@@ -55,13 +110,11 @@ class Submissions:
             correlation=event_id,
             **where,
         )
-        return event, self._appender.append(event)
 
     def record(
         self, event_type: EventType, *, message: Encoded, metadata: dict[str, Any] | None = None, **columns: Any
     ) -> tuple[EventData, Awaitable[Any]]:
         """Append an event without waiting for its commit."""
-        assert self._appender is not None
         event = EventData(
             id=self._ids.next(),
             type=event_type,
@@ -71,4 +124,4 @@ class Submissions:
             metadata=metadata or {},
             **columns,
         )
-        return event, self._appender.append(event)
+        return event, self._append(event)

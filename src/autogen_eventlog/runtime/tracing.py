@@ -27,12 +27,14 @@ class QuietTracing:
     def __init__(self, helper: Any, given: TracerProvider | None) -> None:
         self._helper = helper
         self._given = given
+        self.off = False
+        """Whether spans would be thrown away."""
+        self.look()
 
-    @property
-    def off(self) -> bool:
-        """Whether spans would be thrown away. A global provider may be set at any time, so it is asked each time."""
+    def look(self) -> None:
+        """See whether anybody records spans. A global provider may be set after the runtime was made, not while it runs."""
         provider = self._given or get_tracer_provider()
-        return isinstance(provider, (ProxyTracerProvider, NoOpTracerProvider))
+        self.off = isinstance(provider, (ProxyTracerProvider, NoOpTracerProvider))
 
     def trace_block(self, *args: Any, **keywords: Any) -> AbstractContextManager[Span]:
         return _NOTHING if self.off else self._helper.trace_block(*args, **keywords)

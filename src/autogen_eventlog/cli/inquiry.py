@@ -1,0 +1,291 @@
+"""What each command asks of the log, and how it shows the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any, Literal
+from uuid import UUID
+
+from autogen_eventlog.audit import MessageRecord
+from autogen_eventlog.cli import forms, tables
+from autogen_eventlog.cli.opening import UNAVAILABLE_AFTER, ReadLog, check_dsn, check_there, reading
+from autogen_eventlog.cli.output import Output, indented, printable
+from autogen_eventlog.cli.restoring import load_register, view, viewed_form
+from autogen_eventlog.cli.settings import Settings
+from autogen_eventlog.cli.times import optional_time
+from autogen_eventlog.errors import UnknownStream
+from autogen_eventlog.events import RecordedEvent
+from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX
+from autogen_eventlog.lineage import Lineage, lineage
+from autogen_eventlog.log import EventLog
+from autogen_eventlog.points import point
+from autogen_eventlog.postgres.records import MessageFilter
+
+_BEHIND_RUNTIMES = f"{RUNTIME_STREAM_PREFIX[:-1]}0"  # '0' follows '/'; no agent's id comes before a runtime's stream
+_BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
+_END = datetime.max.replace(tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A span of time, either end open."""
+
+    since: datetime | None
+    until: datetime | None
+
+    @classmethod
+    def of(cls, since: str | None, until: str | None) -> Span:
+        return cls(optional_time(since), optional_time(until))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageQuestion:
+    """The filters of `messages`."""
+
+    agent: str | None
+    agent_type: str | None
+    type: str | None
+    sender: str | None
+    topic: str | None
+    message_id: str | None
+    span: Span
+    outcome: str | None
+    correlation: UUID | None
+    cause: UUID | None
+    branch: Literal["all", "current"]
+    newest_first: bool
+    after: int | None
+    limit: int
+
+    def arguments(self) -> dict[str, Any]:
+        """As `Audit.messages` takes them."""
+        given = asdict(self)
+        del given["span"]
+        return given | {"since": self.span.since, "until": self.span.until}
+
+
+async def init(settings: Settings) -> None:
+    """Make or migrate the log."""
+    if settings.dsn is not None:
+        check_dsn(settings.dsn)
+    output = Output(settings)
+    async with _opened(settings) as log:
+        server = check_dsn(log.dsn)
+        if output.for_programs:
+            output.line({"server": server, "schema": log.schema, "ready": True})
+        else:
+            output.text(printable(f"The event log in {server}, schema {log.schema}, is ready."))
+
+
+async def agents(settings: Settings, type: str | None, after: str | None, limit: int, *, runtimes: bool) -> None:
+    """A page of heads."""
+    output = Output(settings)
+    first = after if runtimes or type is not None else max(after or "", _BEHIND_RUNTIMES)
+    async with reading(settings) as log:
+        heads = await log.reader.heads(type=type, after=first, limit=limit)
+    if output.for_programs:
+        for head in heads:
+            output.line(forms.head_form(head))
+        return
+    tables.show_agents(output, heads)
+    if len(heads) == limit:
+        output.hint(f"There may be more: --after {heads[-1].stream}")
+
+
+async def messages(settings: Settings, question: MessageQuestion, *, full: bool) -> None:
+    """A page of messages."""
+    async with reading(settings) as log:
+        records = await log.audit.messages(**question.arguments())
+    _messages(Output(settings), records, question.limit, full=full)
+
+
+async def in_flight(settings: Settings, agent: str | None, after: int | None, limit: int, *, full: bool) -> None:
+    """A page of deliveries without an end."""
+    async with reading(settings) as log:
+        records = await log.audit.in_flight(agent, after=after, limit=limit)
+    _messages(Output(settings), records, limit, full=full)
+
+
+async def undelivered(
+    settings: Settings,
+    recipient: str | None,
+    sender: str | None,
+    topic: str | None,
+    span: Span,
+    after: int | None,
+    limit: int,
+    *,
+    full: bool,
+) -> None:
+    """A page of messages that reached nobody."""
+    async with reading(settings) as log:
+        events = await log.audit.undelivered(
+            recipient=recipient,
+            sender=sender,
+            topic=topic,
+            since=span.since,
+            until=span.until,
+            after=after,
+            limit=limit,
+        )
+    output = Output(settings)
+    if output.for_programs:
+        for event in events:
+            output.line(forms.event_form(event))
+    elif full:
+        for event in events:
+            tables.show_event(output, event)
+    else:
+        tables.show_undelivered(output, events)
+    if len(events) == limit:
+        output.hint(f"There may be more: --after {events[-1].position}")
+
+
+async def show(
+    settings: Settings,
+    agent: str,
+    version: int | None,
+    current: bool,
+    *,
+    before: int | None,
+    limit: int,
+    full: bool,
+) -> None:
+    """The last events of a stream."""
+    async with reading(settings) as log:
+        until = version if version is not None else (None if before is None else before - 1)
+        head = await log.reader.head(agent)
+        if head is None or head.version == 0:
+            raise UnknownStream(agent, "any version")
+        if version is not None:
+            await point(version=version).version_in(log.reader, agent)
+        past = await lineage(log.reader, agent, head.version)
+        events = await _last(log, agent, until, 1 if version is not None else limit, past if current else None)
+    output = Output(settings)
+    _events(output, events, past, full=full or version is not None)
+    if version is None and events and events[0].version > 1:
+        output.hint(f"There is more before: --before {events[0].version}")
+
+
+async def tail(settings: Settings, after: int | None, limit: int, *, follow: bool) -> None:
+    """The last events of the log, then those to come."""
+    output = Output(settings)
+    async with reading(settings) as log:
+        first = await _before_last(log, limit) if after is None else after
+        async for event in log.reader.tail(after_position=first, follow=follow):
+            if output.for_programs:
+                output.line(forms.event_form(event))
+            else:
+                output.text(printable(tables.event_line(event)))
+
+
+async def workers(settings: Settings) -> None:
+    """Who writes and wrote."""
+    output = Output(settings)
+    async with reading(settings) as log:
+        found = await log.audit.workers()
+    if output.for_programs:
+        for worker in found:
+            output.line(forms.worker_form(worker))
+    else:
+        tables.show_workers(output, found)
+
+
+async def stats(settings: Settings, span: Span, by: Literal["agent", "type"]) -> None:
+    """The log as a whole, or a span of it."""
+    output = Output(settings)
+    async with reading(settings) as log:
+        if span.since is None and span.until is None:
+            statistics = await log.audit.statistics()
+            if output.for_programs:
+                output.line(forms.statistics_form(statistics))
+            else:
+                tables.show_statistics(output, statistics)
+            return
+        rows = await log.audit.activity(span.since or _BEGINNING, span.until or _END, by=by)
+    if output.for_programs:
+        for row in rows:
+            output.line(forms.activity_form(row))
+    else:
+        tables.show_activity(output, by, rows)
+
+
+async def restore(
+    settings: Settings, agent: str, at: str | None, version: int | None, position: int | None, app: str | None
+) -> None:
+    """The state as of a point; without the code, the events up to it."""
+    where = point(at=optional_time(at), version=version, position=position)
+    output = Output(settings)
+    if app is None:
+        async with reading(settings) as log:
+            found = await where.version_in(log.reader, agent)
+            past = await lineage(log.reader, agent, found)
+            events = await _last(log, agent, found, 20, past)
+        _events(output, events, past, full=False)
+        output.hint(f"These are the last events of {agent!r} up to {where} (version {found}).")
+        output.hint("Its state needs the agent's code: name the function that registers it, --app MODULE:FUNCTION.")
+        return
+    await check_there(settings)
+    register = load_register(app)
+    async with _opened(settings) as log:
+        viewed = await view(log, agent, register, at=where.at, version=where.version, position=where.position)
+    if output.for_programs:
+        output.line(viewed_form(viewed))
+        return
+    title = f"{viewed.agent} as of version {viewed.version} ({viewed.agent_class})"
+    output.block(title, [(name, indented(value)) for name, value in viewed.attributes.items()])
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _opened(settings: Settings) -> Any:
+    return EventLog.open(
+        settings.dsn, data_dir=settings.data_dir, schema=settings.schema, unavailable_after=UNAVAILABLE_AFTER
+    )
+
+
+def _messages(output: Output, records: Sequence[MessageRecord], limit: int, *, full: bool) -> None:
+    if output.for_programs:
+        for record in records:
+            output.line(forms.message_form(record))
+    elif full:
+        for record in records:
+            tables.show_message(output, record)
+    else:
+        tables.show_messages(output, records)
+    if len(records) == limit:
+        output.hint(f"There may be more: --after {records[-1].position}")
+
+
+def _events(output: Output, events: Sequence[RecordedEvent], past: Lineage, *, full: bool) -> None:
+    left = {event.version for event in events if not past.holds(event.stream, event.version)}
+    if output.for_programs:
+        for event in events:
+            output.line(forms.event_form(event) | {"abandoned": event.version in left})
+    elif full:
+        for event in events:
+            tables.show_event(output, event, left=event.version in left)
+    else:
+        tables.show_events(output, events, left=left)
+
+
+async def _last(log: ReadLog, agent: str, until: int | None, limit: int, past: Lineage | None) -> list[RecordedEvent]:
+    """The last events up to a version, in order; of one past only, if given."""
+    found: list[RecordedEvent] = []
+    async for event in log.reader.read(agent, until_version=until, backwards=True, batch=min(limit, 1000)):
+        if past is None or past.holds(event.stream, event.version):
+            found.append(event)
+            if len(found) == limit:
+                break
+    return found[::-1]
+
+
+async def _before_last(log: ReadLog, limit: int) -> int:
+    """The position behind which the last `limit` events stand."""
+    page = await log.reader.messages(MessageFilter(limit=max(limit, 1)))
+    if not page:
+        return 0
+    return page[-1].position - 1 if limit else page[-1].position

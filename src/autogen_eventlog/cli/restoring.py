@@ -1,0 +1,134 @@
+"""An agent's state as of then, shown without touching anything: a view, made of the log and of the agent's code."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+from autogen_core import AgentId
+
+from autogen_eventlog.cli.forms import Form
+from autogen_eventlog.codec import Codec
+from autogen_eventlog.codec.names import type_name
+from autogen_eventlog.errors import NotEncodable, NotRestorable
+from autogen_eventlog.log import EventLog
+
+_LONGEST_REPR = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """An agent's state at a version."""
+
+    agent: str
+    agent_class: str
+    version: int
+    attributes: dict[str, Any]
+
+
+def load_register(app: str) -> Callable[[Any], Any]:
+    """The function that registers the agents, of `MODULE:FUNCTION`; modules of the current directory included.
+
+    Raises:
+        typer.BadParameter: There is no such module or function, or importing it fails.
+    """
+    module_name, colon, function_name = app.partition(":")
+    if not colon or not module_name or not function_name:
+        raise typer.BadParameter(f"--app {app!r}: give MODULE:FUNCTION, for instance shop.agents:register")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in function_name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # the module's own code runs
+        raise typer.BadParameter(f"--app {app!r}: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise typer.BadParameter(f"--app {app!r}: it is a {type(found).__name__}, not a function")
+    return found
+
+
+async def view(
+    log: EventLog,
+    agent: str,
+    register: Callable[[Any], Any],
+    *,
+    at: datetime | None,
+    version: int | None,
+    position: int | None,
+) -> Viewed:
+    """The state, by replay into a fresh instance.
+
+    Raises:
+        InvalidPoint, UnknownStream: There is no such point in the agent's past.
+        NotRestorable: The function does not register the agent's type.
+        Divergence, TypeNotAllowed: The code at hand is not the code that recorded it.
+    """
+    from autogen_eventlog.runtime.handler import EventLogHandler
+    from autogen_eventlog.runtime.in_process import EventSourcedAgentRuntime
+
+    found = await log.version_at(agent, at=at, version=version, position=position)
+    runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+    try:
+        registered = register(runtime)
+        if inspect.isawaitable(registered):
+            await registered
+        try:
+            instance = await runtime.view(AgentId.from_str(agent), version=found)
+        except LookupError as error:
+            remedy = f"Let the function given as --app register the type {agent.partition('/')[0]!r}"
+            raise NotRestorable(agent, f"version {found}", f"its type is not registered ({error})", remedy) from error
+        return Viewed(agent, type_name(type(instance)), found, attributes_of(instance, log.codec))
+    finally:
+        await runtime.close()
+
+
+def attributes_of(instance: object, codec: Codec) -> dict[str, Any]:
+    """Every attribute of an instance, private ones too: as stored where it can be, else what it is."""
+    return {name: _form(value, codec) for name, value in _attributes(instance)}
+
+
+def viewed_form(viewed: Viewed) -> Form:
+    """For programs."""
+    return {
+        "agent": viewed.agent,
+        "class": viewed.agent_class,
+        "version": viewed.version,
+        "attributes": viewed.attributes,
+    }
+
+
+def _attributes(instance: object) -> Iterator[tuple[str, object]]:
+    yield from getattr(instance, "__dict__", {}).items()
+    for cls in type(instance).__mro__:
+        slots = vars(cls).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(instance, name):
+                yield name, getattr(instance, name)
+
+
+def _form(value: object, codec: Codec) -> Any:
+    try:
+        return json.loads(codec.encode(value).data)
+    except NotEncodable:
+        return {"$object": type_name(type(value)), "repr": _repr(value)}
+
+
+def _repr(value: object) -> str | None:
+    """What a value says of itself; None where that is only its address, which tells nothing."""
+    try:
+        text = repr(value)
+    except Exception as error:  # a class's own code
+        return f"<repr raised {type(error).__name__}>"
+    if " at 0x" in text:
+        return None
+    return text if len(text) <= _LONGEST_REPR else f"{text[:_LONGEST_REPR]}…"
