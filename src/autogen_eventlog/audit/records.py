@@ -182,7 +182,7 @@ def message_record(row: Sequence[Any], codec: Codec) -> MessageRecord:
         correlation=row[15],
         cause=row[14],
         epoch=row[3],
-        worker=row[0].removeprefix(RUNTIME_STREAM_PREFIX) if dropped else row[23],
+        worker=row[0].removeprefix(RUNTIME_STREAM_PREFIX).partition("/")[0] if dropped else row[23],
         abandoned=row[22],
         codec=codec,
     )

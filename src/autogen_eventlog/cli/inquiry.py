@@ -11,8 +11,8 @@ from uuid import UUID
 from autogen_eventlog.audit import MessageRecord
 from autogen_eventlog.cli import forms, tables
 from autogen_eventlog.cli.opening import UNAVAILABLE_AFTER, ReadLog, check_dsn, check_there, reading
-from autogen_eventlog.cli.output import Output, indented, printable
-from autogen_eventlog.cli.restoring import load_register, view, viewed_form
+from autogen_eventlog.cli.output import Output, printable
+from autogen_eventlog.cli.restoring import attribute, load_register, view, viewed_form
 from autogen_eventlog.cli.settings import Settings
 from autogen_eventlog.cli.times import optional_time
 from autogen_eventlog.errors import UnknownStream
@@ -235,7 +235,7 @@ async def restore(
         output.line(viewed_form(viewed))
         return
     title = f"{viewed.agent} as of version {viewed.version} ({viewed.agent_class})"
-    output.block(title, [(name, indented(value)) for name, value in viewed.attributes.items()])
+    output.block(title, [(name, attribute(value)) for name, value in viewed.attributes.items()])
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

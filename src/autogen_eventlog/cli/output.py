@@ -36,7 +36,9 @@ class Output:
     def __init__(self, settings: Settings) -> None:
         self._json = settings.json
         width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _PIPE_WIDTH
-        self._console = Console(width=width, no_color=None if settings.color else True, highlight=False, emoji=False, markup=False)
+        self._console = Console(
+            width=width, no_color=None if settings.color else True, highlight=False, emoji=False, markup=False
+        )
 
     @property
     def for_programs(self) -> bool:

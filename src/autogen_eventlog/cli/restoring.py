@@ -10,18 +10,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import typer
 from autogen_core import AgentId
 
 from autogen_eventlog.cli.forms import Form
+from autogen_eventlog.cli.output import indented, readable
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.codec.names import type_name
 from autogen_eventlog.errors import NotEncodable, NotRestorable
 from autogen_eventlog.log import EventLog
 
 _LONGEST_REPR = 500
+_LONGEST_LINE = 80
+_OBJECT = "$object"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,16 @@ def viewed_form(viewed: Viewed) -> Form:
     }
 
 
+def attribute(form: Any) -> str:
+    """For people: on one line if it is short, and wiring as what it is."""
+    if isinstance(form, dict) and _OBJECT in form:
+        said = cast(Form, form)
+        return f"<{said[_OBJECT]}>" if said["repr"] is None else f"<{said[_OBJECT]}> {said['repr']}"
+    value = cast(object, form)
+    line = readable(value) or "null"
+    return line if len(line) <= _LONGEST_LINE else indented(value)
+
+
 def _attributes(instance: object) -> Iterator[tuple[str, object]]:
     yield from getattr(instance, "__dict__", {}).items()
     for cls in type(instance).__mro__:
@@ -120,7 +133,7 @@ def _form(value: object, codec: Codec) -> Any:
     try:
         return json.loads(codec.encode(value).data)
     except NotEncodable:
-        return {"$object": type_name(type(value)), "repr": _repr(value)}
+        return {_OBJECT: type_name(type(value)), "repr": _repr(value)}
 
 
 def _repr(value: object) -> str | None:

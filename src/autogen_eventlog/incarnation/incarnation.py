@@ -149,8 +149,6 @@ class Incarnation:
         self.begun = False
         self.on_live: Callable[[], None] | None = None
         """Called as the incarnation goes live, before anything else of it is recorded."""
-        self.failure: Mismatch | None = None
-        """What replay found wrong; the instance must not be used."""
         self._ended_by: EventLogError | None = None
         self.calls: dict[UUID, Call] = {}
         self.effects: dict[int, Effect] = {}
@@ -164,6 +162,7 @@ class Incarnation:
         self._outbox: Outbox | None = None
         self._last_ticket: Awaitable[Any] = DONE
         self.session.on_end = self.end
+        self.session.on_past_end = self._past_end
         self.session.on_many_observations = lambda: self.note(EventType.SCHEDULE_RECORDED, {})
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -206,6 +205,12 @@ class Incarnation:
             self._let_out(DONE, self._ask_later(call))
         for effect in list(self.effects.values()):
             self._spawn(self._answer_effect(effect, DONE))
+
+    def _past_end(self) -> bool:
+        """The code has reached the end of its journal in the middle of a callback: a recovered agent goes live there."""
+        if self.continues:
+            self.go_live()
+        return self.continues
 
     def end(self, reason: EventLogError | None = None) -> None:
         """The instance is no longer the agent: nothing of it is recorded, nothing leaves, and its callers are told."""
@@ -469,16 +474,15 @@ class Incarnation:
         """The recorded output that `made` is; None where the journal has ended and the incarnation goes live."""
         machine = self.session.machine
         assert machine is not None
-        if self.failure is not None:
+        if self.session.mismatch is not None:
             return None
         if machine.exhausted:
-            if self.continues:
-                self.go_live()
+            self._past_end()
             return None
         try:
             return machine.produce(made)
         except Mismatch as mismatch:
-            self.failure = mismatch
+            self.session.mismatch = mismatch
             return None
 
     @property
@@ -503,7 +507,7 @@ class Incarnation:
         effect = Effect(number, kind, request, ask, self._loop.create_future())
         self.effects[number] = effect
         if self.session.mode is Mode.FOLLOWING and self.session.machine and self.session.machine.exhausted:
-            if not self.continues or self.failure is not None:
+            if not self.continues or self.session.mismatch is not None:
                 await self.stand_still()
             del self.effects[number]
             self.go_live()

@@ -31,9 +31,6 @@ class Followed(Protocol):
     @property
     def session(self) -> Session: ...
 
-    @property
-    def failure(self) -> Exception | None: ...
-
     def apply(self, event: RecordedEvent) -> None: ...
 
     def apply_start(self, number: int) -> None: ...
@@ -137,8 +134,8 @@ class _Driver:
 
     def _step(self) -> _Pause | None:
         if self._session.mode is not Mode.FOLLOWING:
-            if self._followed.failure is not None:
-                raise self._followed.failure
+            if self._session.mismatch is not None:
+                raise self._session.mismatch
             return _Pause.LIVE
         if self._machine.hungry:
             return _Pause.HUNGRY
@@ -149,8 +146,8 @@ class _Driver:
             return _Pause.AT_END
         elif not self._session.run_next():
             raise self._machine.stuck()
-        if self._followed.failure is not None:
-            raise self._followed.failure
+        if self._session.mismatch is not None:
+            raise self._session.mismatch
         return None
 
     def _bring_in(self, due: Input) -> None:

@@ -17,7 +17,7 @@ from autogen_eventlog.events import EventType, RecordedEvent
 TICK: Final = "tick"
 OBSERVATIONS: Final = "observations"
 
-_TIMER, _CLOCK, _START, _FOREIGN = "t", "c", "s", "f"
+_TIMER, _READING, _START, _FOREIGN = "t", "r", "s", "f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,18 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockRead:
-    """The agent read the loop's clock: `value`, in seconds."""
+class Reading:
+    """The agent read something that is different each time: a clock, an id, a random number.
 
-    value: float
+    `kind` names what (`loop.time`, `uuid.uuid4`); `value` is JSON-clean and survives JSON exactly.
+    """
+
+    kind: str
+    value: Any
     tick: int
 
     def observation(self) -> list[Any]:
-        return [_CLOCK, self.value, self.tick]
+        return [_READING, [self.kind, self.value], self.tick]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class Happened:
     tick: int
 
 
-Entry = TimerFired | ClockRead | HandlerStarted | ForeignWakeup | Happened
+Entry = TimerFired | Reading | HandlerStarted | ForeignWakeup | Happened
 
 INPUTS: Final = frozenset(
     {
@@ -105,8 +109,8 @@ def _entry(observation: list[Any]) -> Entry:
     match kind:
         case "t":
             return TimerFired(what, tick)
-        case "c":
-            return ClockRead(what, tick)
+        case "r":
+            return Reading(what[0], what[1], tick)
         case "s":
             return HandlerStarted(what, tick)
         case "f":

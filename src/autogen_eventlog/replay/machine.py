@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from autogen_eventlog.events import EventData, EventType, Outcome, RecordedEvent
 from autogen_eventlog.replay.journal import (
     INPUTS,
     OUTPUTS,
-    ClockRead,
     Entry,
     ForeignWakeup,
     Happened,
     HandlerStarted,
+    Reading,
     TimerFired,
     entries,
 )
@@ -134,15 +134,15 @@ class Machine:
         self._pass(entry)
         return entry.event
 
-    def read_clock(self) -> float:
-        """The recorded reading of the loop's clock.
+    def read(self, kind: str) -> Any:
+        """The recorded value of a reading.
 
         Raises:
-            Mismatch: The journal has no reading here.
+            Mismatch: The journal has no such reading here.
         """
         entry = self._entries[0] if self._entries else None
-        if not isinstance(entry, ClockRead) or entry.tick != self.tick:
-            raise self._mismatch(f"a reading of the loop's clock at tick {self.tick}")
+        if not isinstance(entry, Reading) or entry.kind != kind or entry.tick != self.tick:
+            raise self._mismatch(f"a reading of {kind} at tick {self.tick}")
         self._entries.popleft()
         return entry.value
 
@@ -197,8 +197,8 @@ def _describe_entry(entry: Entry) -> str:
             return f"{describe(entry.event)} at tick {entry.tick}"
         case TimerFired():
             return f"timer {entry.number} firing at tick {entry.tick}"
-        case ClockRead():
-            return f"a reading of the loop's clock at tick {entry.tick}"
+        case Reading():
+            return f"a reading of {entry.kind} at tick {entry.tick}"
         case HandlerStarted():
             return f"the start of delivery {entry.delivery} at tick {entry.tick}"
         case ForeignWakeup():

@@ -17,12 +17,14 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any
 
-from autogen_eventlog.replay.journal import ClockRead, ForeignWakeup, TimerFired
+from autogen_eventlog.replay.journal import ForeignWakeup, Reading, TimerFired
 from autogen_eventlog.replay.loop import SESSION, install
-from autogen_eventlog.replay.machine import Machine
+from autogen_eventlog.replay.machine import Machine, Mismatch
 
 DELIVERY: contextvars.ContextVar[Any] = contextvars.ContextVar("autogen_eventlog_delivery", default=None)
 """The delivery that the running code belongs to; tasks that a handler starts inherit it."""
+
+LOOP_TIME = "loop.time"
 
 _PRUNE_AT = 64
 
@@ -88,7 +90,11 @@ class Session:
         self.timers_armed = timers
         self.foreign_wakeups = 0
         self.observations: list[list[Any]] = []
+        self.mismatch: Mismatch | None = None
+        """What replay found wrong; the instance must not be used."""
         self.on_end: Callable[[], None] | None = None
+        self.on_past_end: Callable[[], bool] = lambda: False
+        """Asked when the code goes past the end of its journal: whether the session has gone live."""
         self.on_many_observations: Callable[[], None] | None = None
         self._tick = tick
         self._hooks = install(self.loop)
@@ -97,6 +103,7 @@ class Session:
         self._queue: deque[tuple[asyncio.Handle, Callable[..., object], tuple[Any, ...], contextvars.Context]] = deque()
         self._scheduled: set[_Box] = set()
         self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._prune_at = _PRUNE_AT
         self._tasks: weakref.WeakSet[AgentTask] = weakref.WeakSet()
 
     # -- state ----------------------------------------------------------------------------------------------------
@@ -150,20 +157,44 @@ class Session:
             )
         else:
             return self._hooks.call_at(when - self._shift, callback, *args, context=context)
-        if len(self._timers) >= _PRUNE_AT:
+        if len(self._timers) >= self._prune_at:
             self._prune()
+            self._prune_at = max(_PRUNE_AT, 2 * len(self._timers))
         self._timers[number] = timer
         return timer
 
     def time(self) -> float:
-        if self.mode is Mode.FOLLOWING and self.machine is not None and not self.machine.exhausted:
-            self._now = self.machine.read_clock()
-        elif self.mode is Mode.LIVE:
-            self._now = self._hooks.time() + self._shift
-            self.observations.append(ClockRead(self._now, self._tick).observation())
-        elif self.mode is Mode.ENDED:
+        """The loop's clock as the agent sees it; it goes on where an earlier process stopped."""
+        if self.mode is Mode.ENDED:
             return self._hooks.time() + self._shift
+        self._now = self.reading(LOOP_TIME, lambda: self._hooks.time() + self._shift, self._now)
         return self._now
+
+    def reading(self, kind: str, read: Callable[[], Any], otherwise: Any) -> Any:
+        """A value that is different each time: read and recorded live, the recorded one in replay.
+
+        Args:
+            kind: Names what is read; the same call gives the same kind.
+            read: Reads it. The value must survive JSON exactly.
+            otherwise: What a view sees that reads on after its last event.
+        """
+        if self.mode is Mode.LIVE:
+            value = read()
+            self.observations.append(Reading(kind, value, self._tick).observation())
+            return value
+        if self.mode is Mode.ENDED:
+            return read()
+        assert self.machine is not None
+        if self.mismatch is not None:
+            return otherwise
+        if self.machine.exhausted:
+            return self.reading(kind, read, otherwise) if self.on_past_end() else otherwise
+        try:
+            return self.machine.read(kind)
+        except Mismatch as mismatch:
+            # Raised here, the agent's own code could catch it; the driver looks after each callback.
+            self.mismatch = mismatch
+            return otherwise
 
     def create_task(self, coroutine: Coroutine[Any, Any, Any], name: str | None) -> asyncio.Task[Any]:
         task = AgentTask(coroutine, session=self, name=name)

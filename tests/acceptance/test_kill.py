@@ -1,0 +1,138 @@
+"""kill -9 at random moments, again and again: nothing answered is lost, nothing is done twice (G1, G6, G8; A21)."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter as Tally
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from autogen_core import AgentId
+
+from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
+from autogen_eventlog.testing.waiting import wait_until
+
+from .asking import until
+from .programs.drive import noted
+from .programs.town import Roll, amount, found
+
+KILLS = int(os.environ.get("EVENTLOG_TEST_KILLS", "8"))
+DRIVERS = 3
+ROOT = Path(__file__).parents[2]
+
+
+def start(dsn: str, notes: Path, durability: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.acceptance.programs.drive", dsn, str(notes), durability, str(DRIVERS)], cwd=ROOT
+    )
+
+
+def run_and_kill(dsn: str, notes: Path, durability: str, rnd: random.Random) -> None:
+    """One life of the process: it takes up its work, and is killed at a random moment."""
+    before = len(noted(notes, "started"))
+    process = start(dsn, notes, durability)
+    try:
+        wait_until(lambda: len(noted(notes, "started")) > before or process.poll() is not None, "it starts", timeout=30)
+        # Not a wait for something: the moment is to be random. That the process ends by itself is the failure.
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=rnd.choice([0.02, 0.1, 0.3, 0.8]) * rnd.random())
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.parametrize("durability", ["output", "strict"])
+async def test_what_was_answered_survives_kill_9_and_is_done_once(dsn: str, tmp_path: Path, durability: str) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    rnd, notes = random.Random(seed), tmp_path / "notes"
+    for _ in range(KILLS):
+        run_and_kill(dsn, notes, durability, rnd)
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        await found(runtime)
+        runtime.start()
+        states = await at_rest(runtime, log)
+        undelivered = await unheard(log)
+        check_states(states, noted(notes, "answered"), noted(notes, "tried"), undelivered)
+        check_versions(dsn)
+        await check_every_version(runtime, log, rnd)
+        await runtime.stop_when_idle()
+
+
+async def at_rest(runtime: EventSourcedAgentRuntime, log: EventLog) -> dict[str, Any]:
+    """Bring every agent up with a message, and wait until what was in flight has run to its end."""
+    agents = [AgentId.from_str(head.stream) for head in await log.agents() if not head.stream.startswith("$")]
+    for agent in agents:
+        await runtime.send_message(Roll(), agent)
+
+    async def all_done() -> bool:
+        states = {str(agent): await runtime.send_message(Roll(), agent) for agent in agents}
+        clerks = [state.values for name, state in states.items() if name.startswith("clerk")]
+        filed = all(sorted(values["filed"]) == sorted(values["begun"]) for values in clerks)
+        return filed and not await log.audit.in_flight()
+
+    await until(all_done, "nothing is in flight", timeout=60)
+    return {str(agent): await runtime.send_message(Roll(), agent) for agent in agents}
+
+
+async def unheard(log: EventLog) -> set[int]:
+    """Numbers of the announcements that the log reports as accepted and delivered to nobody."""
+    found: set[int] = set()
+    after = 0
+    while page := await log.audit.undelivered(after=after, limit=1000):
+        after = page[-1].position
+        found |= {log.message(event).number for event in page if event.topic is not None}  # type: ignore[attr-defined]
+    return found
+
+
+def check_states(states: dict[str, Any], answered: list[int], tried: list[int], undelivered: set[int]) -> None:
+    clerks = [state for name, state in states.items() if name.startswith("clerk/")]
+    done = [number for clerk in clerks for number in clerk.values["begun"]]
+    assert twice(done) == []
+    assert set(answered) <= set(done) <= set(tried)
+    for clerk in clerks:
+        assert sorted(clerk.values["ended"]) == sorted(clerk.values["begun"])
+        assert sorted(clerk.values["filed"]) == sorted(clerk.values["begun"])
+        assert clerk.total == sum(map(amount, clerk.values["begun"]))
+    assert sorted(states["ledger/main"].values["booked"]) == sorted(done)
+    assert states["ledger/main"].total == sum(map(amount, done))
+    for key in ("0", "1"):
+        mine = sorted(states[f"clerk/{key}"].values["begun"])
+        assert sorted(states[f"counter/{key}"].values["booked"]) == mine
+        assert sorted(states[f"counter/files-{key}"].values["booked"]) == mine
+    for listener in ("listener/default", "gossip/default"):
+        heard = states[listener].values["heard"]
+        assert twice(heard) == []
+        assert set(done) - set(heard) <= undelivered, f"{listener} did not hear, and the log does not say so"
+
+
+def twice(numbers: list[int]) -> list[int]:
+    return [number for number, times in Tally(numbers).items() if times > 1]
+
+
+def check_versions(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute(
+            "SELECT e.stream, count(*), max(e.version), s.version FROM eventlog.event AS e"
+            " JOIN eventlog.stream AS s ON s.id = e.stream GROUP BY e.stream, s.version"
+        ).fetchall()
+    assert rows
+    for stream, count, last, head in rows:
+        assert count == last == head, stream
+
+
+async def check_every_version(runtime: EventSourcedAgentRuntime, log: EventLog, rnd: random.Random) -> None:
+    """Replay finds no divergence, at any version of any stream (of long ones, at versions drawn at random)."""
+    for head in await log.agents():
+        if head.stream.startswith("$"):
+            continue
+        versions = range(1, head.version + 1)
+        for version in sorted({*rnd.sample(versions, min(40, head.version)), head.version}):
+            await runtime.view(AgentId.from_str(head.stream), version=version)
