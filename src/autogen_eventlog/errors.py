@@ -223,6 +223,8 @@ class Divergence(_Fielded):
     recorded: str
     produced: str
     likely_cause: str
+    other_code: bool = False
+    """Whether other code, or another version of Python, recorded it."""
 
     def message(self) -> str:
         delivery = "" if self.delivery is None else f", delivery {self.delivery}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -74,7 +74,7 @@ class EventLog:
         lease: float = 10.0,
         unavailable_after: float = 30.0,
         max_pending_bytes: int = 64 * 1024 * 1024,
-    ) -> AsyncIterator[EventLog]:
+    ) -> AsyncGenerator[EventLog]:
         """Open the log, making or migrating its schema where needed.
 
         Args:
@@ -112,7 +112,7 @@ class EventLog:
             yield log
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[None]:
+    async def _opened(self) -> AsyncGenerator[None]:
         async with self._stack:
             await self._stack.enter_async_context(self.reader)
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -46,6 +46,8 @@ class Recovered:
     """Events that were replayed."""
     snapshot: Snapshot | None
     """What replay began from (None: the beginning)."""
+    exact: bool
+    """Whether all of it was followed tick by tick; else a part, recorded by other code, by order."""
 
 
 class Recovery:
@@ -57,6 +59,7 @@ class Recovery:
         self._stream = str(agent_id)
         self._build = build
         self._new = new_incarnation
+        self._now: Producer | None = None
 
     async def fresh(self) -> Incarnation:
         """A new instance with no past."""
@@ -90,7 +93,7 @@ class Recovery:
         while True:
             snapshot = await self._snapshot(past, below)
             try:
-                return await self._replay(past, snapshot, continues, prepare, on_progress)
+                return await self._follow_past(past, snapshot, continues, prepare, on_progress)
             except (Divergence, NotRestorable, TypeNotAllowed, PayloadCorrupt) as error:
                 if snapshot is None:
                     raise
@@ -99,7 +102,7 @@ class Recovery:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    async def _replay(
+    async def _follow_past(
         self,
         past: Lineage,
         snapshot: Snapshot | None,
@@ -107,7 +110,32 @@ class Recovery:
         prepare: Callable[[Incarnation], None],
         on_progress: Progress | None,
     ) -> Recovered:
-        machine = Machine()
+        """Exactly, by ticks; where other code or another Python recorded and ticks differ, by order if that settles it."""
+        rest = (past, snapshot, continues, prepare, on_progress)
+        try:
+            return await self._replay(Machine(), *rest)
+        except Divergence as divergence:
+            if not divergence.other_code:
+                raise
+            try:
+                recovered = await self._replay(Machine(by_order=self._recorded_elsewhere), *rest)
+            except Divergence:
+                raise divergence from None
+        logger.warning("%s was recorded by other code or another Python, and replayed by order", self._stream)
+        return recovered
+
+    def _recorded_elsewhere(self, recorded: dict[str, Any]) -> bool:
+        return self._now is not None and self._now.differs(recorded)
+
+    async def _replay(
+        self,
+        machine: Machine,
+        past: Lineage,
+        snapshot: Snapshot | None,
+        continues: bool,
+        prepare: Callable[[Incarnation], None],
+        on_progress: Progress | None,
+    ) -> Recovered:
         incarnation = await self._incarnate(machine, continues=continues)
         segments = past.segments
         try:
@@ -121,7 +149,7 @@ class Recovery:
         except BaseException:
             incarnation.end()
             raise
-        return Recovered(incarnation, read, snapshot)
+        return Recovered(incarnation, read, snapshot, exact=not machine.followed_by_order)
 
     async def _follow(
         self, incarnation: Incarnation, machine: Machine, segments: tuple[Segment, ...], on_progress: Progress | None
@@ -170,14 +198,15 @@ class Recovery:
             mismatch.recorded,
             mismatch.produced,
             likely_cause(recorded, now),
+            other_code=recorded is not None and now.differs(recorded),
         )
 
     async def _stand(self, incarnation: Incarnation, machine: Machine, past: Lineage) -> None:
         """Let what the last completed handler left behind run out, then stop for good."""
-        if incarnation.session.machine is machine and machine.last is not None:
-            if machine.last.type is EventType.DELIVERY_COMPLETED:
-                free = machine.first_tick_free(await self._event_after(past))
-                await outside_tasks(incarnation.session.loop, lambda: trail(incarnation.session, machine, free))
+        completed = machine.last is not None and machine.last.type is EventType.DELIVERY_COMPLETED
+        if completed and incarnation.session.machine is machine:
+            free = machine.first_tick_free(await self._event_after(past))
+            await outside_tasks(incarnation.session.loop, lambda: trail(incarnation.session, machine, free))
         incarnation.end()
 
     async def _event_after(self, past: Lineage) -> RecordedEvent | None:
@@ -189,6 +218,7 @@ class Recovery:
         incarnation = self._new(machine)
         incarnation.continues = continues
         incarnation.agent = await self._build(incarnation)
+        self._now = producer_of(incarnation.agent)
         return incarnation
 
     # -- snapshots ------------------------------------------------------------------------------------------------
@@ -228,7 +258,7 @@ class _Seen:
         self.producer = producer
         self.events = 0
 
-    async def watch(self, events: Any) -> Any:
+    async def watch(self, events: AsyncIterator[RecordedEvent]) -> AsyncIterator[RecordedEvent]:
         async for event in events:
             self.events += 1
             if event.type is EventType.AGENT_ACTIVATED:

@@ -97,7 +97,6 @@ async def test_the_tail_never_skips_an_append_that_commits_late(dsn: str) -> Non
         await late.execute(b"BEGIN")
         await late.execute(ONE_ROW, {"stream": "slow/1", "version": 1, "epoch": slow.epoch})
         await fast.submit()
-        assert [event async for event in store.reader.tail(follow=False) if False] == []
         tail = store.reader.tail(poll=0.02)
         first = asyncio.ensure_future(tail.__anext__())
         await asyncio.wait([first], timeout=0.1)

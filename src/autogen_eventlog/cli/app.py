@@ -145,10 +145,18 @@ def messages(
     message_id: Annotated[str | None, typer.Option(metavar="ID", help="AutoGen's message id; it may repeat.")] = None,
     since: Since = None,
     until: Until = None,
-    outcome: Annotated[Outcome | None, typer.Option(help="How the handler ended; running: it has not.")] = None,
+    outcome: Annotated[
+        Outcome | None,
+        typer.Option(
+            metavar="OUTCOME",
+            help="How it ended: replied, raised, cancelled, dropped (on the way), or running (it has not).",
+        ),
+    ] = None,
     correlation: Annotated[UUID | None, typer.Option(metavar="ID", help="The conversation.")] = None,
     cause: Annotated[UUID | None, typer.Option(metavar="ID", help="The event that led to the delivery.")] = None,
-    branch: Annotated[Branch, typer.Option(help="current: without what a restore has left behind.")] = Branch.all,
+    branch: Annotated[
+        Branch, typer.Option(metavar="BRANCH", help="all, or current: without what a restore has left behind.")
+    ] = Branch.all,
     oldest_first: Annotated[
         bool, typer.Option("--oldest-first", help="The oldest first instead of the newest.")
     ] = False,
@@ -186,7 +194,9 @@ def show(
     version: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only the event at this version, everything of it.")
     ] = None,
-    branch: Annotated[Branch, typer.Option(help="current: without what a restore has left behind.")] = Branch.all,
+    branch: Annotated[
+        Branch, typer.Option(metavar="BRANCH", help="all, or current: without what a restore has left behind.")
+    ] = Branch.all,
     before: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only events before this version.")] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="The last so many.")] = 100,
     full: Full = False,
@@ -205,7 +215,9 @@ def tail(
         bool, typer.Option("--follow", "-f", help="Go on with the events to come, until Ctrl-C.")
     ] = False,
     after: After = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, metavar="N", help="Begin with the last so many.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Begin with the last so many (without --after).")
+    ] = 20,
 ) -> None:
     """The last events of all agents.
 
@@ -286,7 +298,7 @@ def stats(
     ctx: typer.Context,
     since: Since = None,
     until: Until = None,
-    by: Annotated[By, typer.Option(help="What to count by, with --since.")] = By.agent,
+    by: Annotated[By, typer.Option(metavar="WHAT", help="What to count by, with --since: agent or type.")] = By.agent,
 ) -> None:
     """How large the log is, or what happened.
 

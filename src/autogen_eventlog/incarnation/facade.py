@@ -172,10 +172,7 @@ class RuntimeFacade(AgentRuntime):
     async def get(
         self, id_or_type: AgentId | AgentType | str, /, key: str = "default", *, lazy: bool = True
     ) -> AgentId:
-        if isinstance(id_or_type, AgentId):
-            found = id_or_type
-        else:
-            found = AgentId(id_or_type, key)
+        found = id_or_type if isinstance(id_or_type, AgentId) else AgentId(id_or_type, key)
         if not lazy:
 
             async def instantiate() -> None:
@@ -192,7 +189,8 @@ class RuntimeFacade(AgentRuntime):
 
     async def agent_metadata(self, agent: AgentId) -> AgentMetadata:
         async def ask() -> dict[str, str]:
-            return dict(await self._runtime.agent_metadata(agent))
+            found = await self._runtime.agent_metadata(agent)
+            return {"type": found["type"], "key": found["key"], "description": found["description"]}
 
         found = await self._effect("agent_metadata", str(agent), ask)
         return AgentMetadata(**found)

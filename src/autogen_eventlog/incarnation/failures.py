@@ -10,7 +10,7 @@ import asyncio
 import builtins
 import sys
 import traceback
-from typing import Any
+from typing import Any, cast
 
 from autogen_eventlog.codec import Codec, Encoded
 from autogen_eventlog.errors import NotEncodable, TypeNotAllowed
@@ -21,7 +21,7 @@ _TRACEBACK_BOUND = 20_000
 def encode_failure(codec: Codec, error: BaseException) -> Encoded:
     """An exception's type, text and, as far as they can be recorded exactly, arguments and attributes."""
     name = _type_name(type(error))
-    plain = {"text": _text(error), "args": _encodable(codec, list(error.args))}
+    plain: dict[str, Any] = {"text": _text(error), "args": _encodable(codec, list(error.args))}
     attributes = {key: value for key, value in vars(error).items() if _fits(codec, value)}
     if attributes:
         plain["attributes"] = attributes
@@ -84,7 +84,7 @@ def _loaded_exception(name: str) -> type[BaseException] | None:
     for part in qualname.split("."):
         if part == "<locals>" or found is None:
             return _loaded_subclass(name)
-        found = vars(found).get(part)
+        found = cast("dict[str, Any]", vars(found)).get(part)
     return found if isinstance(found, type) and issubclass(found, BaseException) else _loaded_subclass(name)
 
 

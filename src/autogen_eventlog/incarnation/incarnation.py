@@ -163,7 +163,7 @@ class Incarnation:
         self._last_ticket: Awaitable[Any] = DONE
         self.session.on_end = self.end
         self.session.on_past_end = self._past_end
-        self.session.on_many_observations = lambda: self.note(EventType.SCHEDULE_RECORDED, {})
+        self.session.on_many_observations = self._record_schedule
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # -- live or not ----------------------------------------------------------------------------------------------
@@ -175,6 +175,10 @@ class Incarnation:
     @property
     def live(self) -> bool:
         return self.session.mode is Mode.LIVE
+
+    @property
+    def _following(self) -> bool:
+        return self.session.mode is Mode.FOLLOWING
 
     @property
     def ended(self) -> bool:
@@ -447,13 +451,13 @@ class Incarnation:
         Raises:
             EventLogError: The instance is no longer the agent (`ended`).
         """
-        if self.session.mode is Mode.FOLLOWING:
+        if self._following:
             recorded = self._follow(made)
             if recorded is not None:
                 if self._at_end_of_view and made.type is not EventType.DELIVERY_COMPLETED:
                     await self.stand_still()
                 return recorded, DONE
-            if self.session.mode is not Mode.LIVE:
+            if self._following:
                 await self.stand_still()
         if not self.live:
             raise self._ended_by or InstanceEnded(self.stream)
@@ -568,6 +572,9 @@ class Incarnation:
         task.add_done_callback(self._tasks.discard, context=outside_context())
 
     # -- recording ------------------------------------------------------------------------------------------------
+
+    def _record_schedule(self) -> None:
+        self.note(EventType.SCHEDULE_RECORDED, {})
 
     def note(self, event_type: EventType, metadata: dict[str, Any]) -> Awaitable[Any]:
         """Record a fact that concerns no code, such as an activation."""

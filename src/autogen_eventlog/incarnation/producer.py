@@ -24,6 +24,11 @@ class Producer:
     hash_seed: str
     worker: str = ""
 
+    def differs(self, recorded: dict[str, Any]) -> bool:
+        """Whether ticks may differ from those of the recorded producer: other code, or another minor version of Python."""
+        code = recorded.get("agent_class"), recorded.get("code_hash")
+        return code != (self.agent_class, self.code_hash) or _minor(recorded.get("python", "")) != _minor(self.python)
+
     def as_metadata(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -85,19 +85,21 @@ class Ownership:
                 await self._recover(error, patience)
         self._task = asyncio.get_running_loop().create_task(self._keep_alive(), name="eventlog-heartbeat")
 
-    async def close(self) -> None:
-        """Gives everything back and ends. Idempotent; a database that doesn't answer is not waited for."""
+    async def close(self, *, timeout: float = 5.0) -> None:
+        """Gives everything back and ends, within the bound in seconds. Idempotent.
+
+        What can't be given back (no database, an append of a lost connection still running) is free anyway as soon
+        as the lock is.
+        """
         task, self._task = self._task, None
         if task is None:
             return
         task.cancel()
         await asyncio.wait([task])
-        parameters = {"worker": self.worker_id}
         try:
             if self._session is not None:
-                with contextlib.suppress(psycopg.Error, OSError):
-                    await self._session.execute(query("release_all"), parameters)
-                    await self._session.execute(query("stop_worker"), parameters)
+                with contextlib.suppress(psycopg.Error, OSError, asyncio.TimeoutError):
+                    await asyncio.wait_for(self._say_goodbye(self._session), timeout)
         finally:
             await self._drop_session()
             await self._drop_claims()
@@ -181,6 +183,11 @@ class Ownership:
                     with contextlib.suppress(Exception):
                         await asyncio.to_thread(self._ensure_server)
 
+    async def _say_goodbye(self, session: Connection) -> None:
+        parameters = {"worker": self.worker_id}
+        await session.execute(query("stop_worker"), parameters)
+        await session.execute(query("release_all"), parameters)
+
     async def _pause(self, session: Connection) -> None:
         """Waits until the next beat is due, or until the session is heard from: that is how its end shows."""
         loop = asyncio.get_running_loop()
@@ -214,12 +221,12 @@ class Ownership:
         self._lock_held = row is not None and bool(row[0])
 
     async def _recover(self, error: BaseException, patience: Patience) -> None:
+        await self._drop_session()
         failure = schema_error(error, self._schema)
         if failure is not None:
             raise failure from error
         if not is_transient(error):
             raise error
-        await self._drop_session()
         await patience.pause(error)
 
     async def _drop_session(self) -> None:

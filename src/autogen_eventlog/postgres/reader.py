@@ -144,12 +144,12 @@ class Reader:
             TimeoutError: a transaction still runs after `timeout` seconds. It may be anybody's in the same cluster.
         """
         ends = asyncio.get_running_loop().time() + timeout
-        wanted, _, target = (await self.pool.fetch("settling", {"wanted": None}))[0]
+        [(transaction,)] = await self.pool.fetch("next_transaction")
         delay = 0.001
         while True:
-            _, settled, target = (await self.pool.fetch("settling", {"wanted": wanted}))[0]
+            [(settled, horizon)] = await self.pool.fetch("settled", {"transaction": transaction})
             if settled:
-                return target
+                return horizon
             if asyncio.get_running_loop().time() >= ends:
                 raise TimeoutError(f"a transaction that began before the call still runs after {timeout:g} s")
             await asyncio.sleep(delay)

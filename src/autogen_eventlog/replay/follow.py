@@ -139,7 +139,7 @@ class _Driver:
             return _Pause.LIVE
         if self._machine.hungry:
             return _Pause.HUNGRY
-        due = self._machine.due()
+        due = self._machine.due(idle=self._session.idle)
         if due is not None:
             self._bring_in(due)
         elif self._machine.exhausted:

@@ -8,6 +8,7 @@ it each output the code makes. It never guesses: whatever does not fit is a `Mis
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -67,8 +68,18 @@ class Production:
 class Machine:
     """Follows one journal from `tick` on."""
 
-    def __init__(self, *, tick: int = 0) -> None:
+    def __init__(self, *, tick: int = 0, by_order: Callable[[dict[str, Any]], bool] | None = None) -> None:
+        """
+        Args:
+            tick: Where the agent's clock stands.
+            by_order: Asked with the producer of each activation: whether what it recorded is followed by order, not by
+                tick. Default: never.
+        """
         self.tick = tick
+        self.followed_by_order = False
+        """Whether any part was."""
+        self._by_order = by_order
+        self._order: _Order | None = None
         self.version = 0
         """Version of the last event that was passed."""
         self.last: RecordedEvent | None = None
@@ -97,8 +108,11 @@ class Machine:
 
     # -- following ------------------------------------------------------------------------------------------------
 
-    def due(self) -> Input | None:
-        """Take the next input, if it is due at this tick. Notes, which concern no code, are passed on the way.
+    def due(self, *, idle: bool) -> Input | None:
+        """Take the next input, if it is due now. Notes, which concern no code, are passed on the way.
+
+        Args:
+            idle: Whether no callback of the agent is ready.
 
         Raises:
             Mismatch: The input's tick is over, or something unrecorded woke the agent here.
@@ -110,15 +124,20 @@ class Machine:
                 continue
             if isinstance(entry, ForeignWakeup):
                 raise self._foreign(entry)
-            if not _is_input(entry):
+            if not _is_input(entry) or not self._reached(entry, idle):
                 return None
-            if entry.tick > self.tick:
-                return None
-            if entry.tick < self.tick:
-                raise self._mismatch(f"the code has run {self.tick - entry.tick} callbacks more by then")
             self._pass(entry)
             return entry  # type: ignore[return-value]
         return None
+
+    def _reached(self, entry: Entry, idle: bool) -> bool:
+        if self._order is not None:
+            if idle:
+                self.tick = entry.tick
+            return idle
+        if entry.tick < self.tick:
+            raise self._mismatch(f"the code has run {self.tick - entry.tick} callbacks more by then")
+        return entry.tick == self.tick
 
     def produce(self, made: Production) -> RecordedEvent:
         """Hold an output of the code against the journal and pass it.
@@ -130,7 +149,9 @@ class Machine:
         if not isinstance(entry, Happened) or not made.matches(entry.event):
             raise self._mismatch(describe(made))
         if entry.tick != self.tick:
-            raise self._mismatch(f"{describe(made)} at tick {self.tick} instead of tick {entry.tick}")
+            if self._order is None:
+                raise self._mismatch(f"{describe(made)} at tick {self.tick} instead of tick {entry.tick}")
+            self.tick = entry.tick
         self._pass(entry)
         return entry.event
 
@@ -141,7 +162,9 @@ class Machine:
             Mismatch: The journal has no such reading here.
         """
         entry = self._entries[0] if self._entries else None
-        if not isinstance(entry, Reading) or entry.kind != kind or entry.tick != self.tick:
+        if not isinstance(entry, Reading) or entry.kind != kind:
+            raise self._mismatch(f"a reading of {kind} at tick {self.tick}")
+        if entry.tick != self.tick and self._order is None:
             raise self._mismatch(f"a reading of {kind} at tick {self.tick}")
         self._entries.popleft()
         return entry.value
@@ -161,9 +184,21 @@ class Machine:
 
     def _pass(self, entry: Entry) -> None:
         self._entries.popleft()
+        if self._order is not None and not self._order.admits(entry):
+            raise self._mismatch("what order alone does not settle: deliveries, calls or timers that overlap")
         if isinstance(entry, Happened):
             self.version = entry.event.version
             self.last = entry.event
+            if entry.event.type is EventType.AGENT_ACTIVATED:
+                self._activated(entry)
+
+    def _activated(self, entry: Happened) -> None:
+        """From here on, another process recorded, perhaps with other code or another Python."""
+        if self._order is not None:
+            self.tick = entry.tick
+        ordered = self._by_order is not None and self._by_order(entry.event.metadata.get("producer") or {})
+        self._order = _Order() if ordered else None
+        self.followed_by_order |= ordered
 
     def _mismatch(self, produced: str) -> Mismatch:
         entry = self._entries[0] if self._entries else None
@@ -179,6 +214,35 @@ class Machine:
             if isinstance(entry, Happened):
                 return entry.event.version
         return self.version
+
+
+class _Order:
+    """Whether the order of entries alone says how the code ran: one delivery at a time, and one call at a time in it.
+
+    What overlaps could run in another interleaving with the same outputs, and end in another state without a word.
+    """
+
+    def __init__(self) -> None:
+        self._deliveries = 0
+        self._asked = 0
+
+    def admits(self, entry: Entry) -> bool:
+        if isinstance(entry, TimerFired):
+            return self._deliveries == 1
+        if not isinstance(entry, Happened):
+            return True
+        match entry.event.type:
+            case EventType.MESSAGE_DELIVERED | EventType.STATE_LOADED:
+                self._deliveries += 1
+            case EventType.DELIVERY_COMPLETED:
+                self._deliveries, self._asked = self._deliveries - 1, 0
+            case EventType.MESSAGE_SENT:
+                self._asked += 1
+            case EventType.REPLY_RECEIVED:
+                self._asked = max(0, self._asked - 1)
+            case _:
+                pass
+        return self._deliveries <= 1 and self._asked <= 1
 
 
 def _is_note(event: RecordedEvent) -> bool:

@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from autogen_eventlog.replay.journal import ForeignWakeup, Reading, TimerFired
 from autogen_eventlog.replay.loop import SESSION, install
@@ -263,6 +263,13 @@ class Session:
 
     # -- following ------------------------------------------------------------------------------------------------
 
+    @property
+    def idle(self) -> bool:
+        """Whether no callback is ready."""
+        while self._queue and self._queue[0][0].cancelled():
+            self._queue.popleft()
+        return not self._queue
+
     def run_next(self) -> bool:
         """Run the next callback of the queue; False if there is none. Call it outside of any task."""
         assert self.machine is not None
@@ -387,6 +394,6 @@ def _name(callback: Callable[..., object]) -> str:
     """A callback in words: the task or future it wakes, or its own name."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
-        code: Any = owner.get_coro()
+        code = cast("Any", owner).get_coro()
         return f"task in {getattr(code, '__qualname__', code)}"
     return getattr(callback, "__qualname__", None) or type(callback).__qualname__

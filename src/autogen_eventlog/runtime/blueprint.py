@@ -60,8 +60,9 @@ class FactoryBlueprint:
             raise ValueError(
                 f"Factory registered using the wrong type: expected {self._expected.__name__}, got {type(made).__name__}"
             )
-        self._allow(type(made))
-        return made
+        agent: Agent = made
+        self._allow(type(agent))
+        return agent
 
     def _allow(self, cls: type) -> None:
         if cls not in self._known:

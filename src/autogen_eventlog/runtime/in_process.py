@@ -71,7 +71,10 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     ) -> None:
         self._handler, others = split_handlers(intervention_handlers or [])
         if self._handler is not None and others:
-            others = [InterventionChain(others, self._record_dropped, self._count_discarded)]
+            chain: list[InterventionHandler] = [
+                InterventionChain(others, self._record_dropped, self._count_discarded)
+            ]
+            others = chain
         super().__init__(
             intervention_handlers=others or None,
             tracer_provider=tracer_provider,

@@ -22,6 +22,8 @@ class RestoreReport:
     events_replayed: int
     snapshot_version: int | None
     """Version of the snapshot that replay began from; None: from the beginning."""
+    exact: bool
+    """Whether replay followed the recorded schedule tick by tick; else, for events of other code, by order."""
     abandoned_events: int
     """Events after that version that are no longer the agent's past. They stay readable."""
     continues_from: int

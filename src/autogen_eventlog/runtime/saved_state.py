@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from autogen_eventlog.errors import InvalidState
 
@@ -38,7 +38,8 @@ def parse(agent: str, state: Mapping[str, Any]) -> SavedState | None:
         remedy = "Load it with the version of autogen-eventlog that saved it"
         raise InvalidState(agent, f"its format is {written!r}, this version reads {FORMAT!r}", remedy)
     stream, version, own = state.get("stream"), state.get("version"), state.get("state")
-    whole = isinstance(stream, str) and isinstance(version, int) and version >= 0 and isinstance(own, (dict, type(None)))
-    if not whole:
+    if not (isinstance(stream, str) and isinstance(version, int) and version >= 0):
         raise InvalidState(agent, f"stream {stream!r}, version {version!r} name no state", "Save the agent again")
-    return SavedState(str(stream), int(version or 0), own)
+    if not (own is None or isinstance(own, dict)):
+        raise InvalidState(agent, f"the state it carries is a {type(own).__name__}, not a mapping", "Save the agent again")
+    return SavedState(stream, version, cast("dict[str, Any] | None", own))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -82,6 +82,7 @@ class TimeTravel:
             recorded_at=None if target is None else target.recorded_at,
             events_replayed=recovered.events,
             snapshot_version=None if recovered.snapshot is None else recovered.snapshot.version,
+            exact=recovered.exact,
             abandoned_events=restored.version - 1 - version,
             continues_from=restored.version,
             in_flight=tuple(sorted(recovered.incarnation.deliveries)),
@@ -123,7 +124,7 @@ class TimeTravel:
     async def _version_at(self, stream: str, position: int) -> int:
         return await self._log.reader.version_at(stream, position=position)
 
-    async def _known(self, types: Iterable[str]) -> Any:
+    async def _known(self, types: Iterable[str]) -> AsyncIterator[JournaledAgent]:
         """The shells of all agents that the log knows and whose type is registered."""
         seen: set[str] = set()
         for agent_type in types:

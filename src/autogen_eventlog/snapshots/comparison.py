@@ -7,7 +7,7 @@ import logging
 import threading
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from autogen_core import AgentRuntime, CancellationToken
 
@@ -66,9 +66,10 @@ def _differing(codec: Codec, path: str, left: Any, right: Any, seen: set[tuple[i
 
 def _inside(codec: Codec, path: str, left: Any, right: Any, seen: set[tuple[int, int]]) -> Iterator[str]:
     if isinstance(left, dict):
-        yield from _differing_items(codec, path, left, right, seen)
+        yield from _differing_items(codec, path, cast("dict[Any, Any]", left), right, seen)
     elif isinstance(left, (list, tuple)):
-        yield from _differing_items(codec, path, dict(enumerate(left)), dict(enumerate(right)), seen)
+        numbered = dict(enumerate(cast("list[Any]", left))), dict(enumerate(cast("list[Any]", right)))
+        yield from _differing_items(codec, path, *numbered, seen)
     else:
         attributes = _attributes(left), _attributes(right)
         if attributes[0] is None or attributes[1] is None:

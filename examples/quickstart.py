@@ -1,0 +1,189 @@
+"""Kill a program in the middle of its work, and go on: `python examples/quickstart.py`.
+
+The agents are in shop.py; they are ordinary AutoGen agents. This file runs them in a process of its own, kills that
+process with SIGKILL while an order is being packed, takes up the work in another process, and looks at the past.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import shop
+from autogen_core import Agent, AgentId
+from rich.console import Console
+from rich.table import Table
+
+from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
+
+CLERK, WAREHOUSE = AgentId("clerk", "oslo"), AgentId("warehouse", "oslo")
+BEFORE = [shop.Order(1, "pear", 5), shop.Order(2, "plum", 12)]
+INTERRUPTED = shop.Order(3, "pear", 10)
+PACKING_SECONDS = 0.3
+AUTOGEN = {"_handlers", "_runtime", "_id", "_description"}
+
+console = Console(width=100, highlight=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, help="keep the log there (default: a temporary directory, removed)")
+    parser.add_argument("--dsn", help="a Postgres of yours, in place of the embedded one")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        asyncio.run(work(given.dsn))
+        return
+    with ExitStack() as stack:
+        data_dir = given.data_dir
+        if data_dir is None and given.dsn is None:
+            temporary = tempfile.TemporaryDirectory(prefix="eventlog-", ignore_cleanup_errors=True)
+            data_dir = Path(stack.enter_context(temporary))
+        asyncio.run(tour(given.dsn, data_dir))
+
+
+async def work(dsn: str) -> None:
+    """The process that is killed: it takes two orders, says what its agents hold, and takes a third."""
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        await shop.register(runtime, packing_seconds=PACKING_SECONDS)
+        runtime.start()
+        for order in BEFORE:
+            print(json.dumps(await runtime.send_message(order, CLERK)), flush=True)
+        for agent in (CLERK, WAREHOUSE):
+            instance = await runtime.try_get_underlying_agent_instance(agent)
+            print(json.dumps(attributes(instance)), flush=True)
+        await runtime.send_message(INTERRUPTED, CLERK)
+        raise SystemExit("the third order was answered, and the process should have been killed before")
+
+
+async def tour(dsn: str | None, data_dir: Path | None) -> None:
+    async with EventLog.open(dsn, data_dir=data_dir) as log:
+        if await log.head(CLERK) is not None:
+            raise SystemExit("The log given already holds this example. Give an empty directory or database.")
+        section("A program with four agents takes orders")
+        lived = await run_and_kill(log)
+
+        section("Another process takes up the work")
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        await shop.register(runtime, packing_seconds=PACKING_SECONDS)
+        runtime.start()
+        before_third = await last_completed(log)
+        show_equal("clerk/oslo", lived[CLERK], attributes(await runtime.view(CLERK, version=before_third)))
+        recovered = await runtime.try_get_underlying_agent_instance(CLERK, shop.Clerk)
+        check(recovered._open == {INTERRUPTED.number}, "order 3 is under way again")
+        console.print(f"The clerk is back, with order 3 under way as it was: _open = {recovered._open}")
+        while await log.audit.in_flight():  # the handlers go on from where they were
+            await asyncio.sleep(0.01)
+        warehouse = await runtime.try_get_underlying_agent_instance(WAREHOUSE, shop.Warehouse)
+        check(warehouse.stock == {"pear": 25, "plum": 78}, "every order was packed once")
+        check(recovered.sold == {"pear": 15, "plum": 12}, "every order was counted once")
+        console.print(f"It was packed once, by nobody's asking: {warehouse.stock}, revenue {recovered.revenue}")
+        console.print(await runtime.send_message(shop.Order(4, "plum", 8), CLERK))
+
+        section("The past: any version, position or time")
+        for version in (1, before_third, (await log.version_at(CLERK))):
+            then = await runtime.view(CLERK, version=version, type=shop.Clerk)
+            console.print(f"version {version:2}: revenue {then.revenue:>5}  sold {dict(then.sold)}  open {then._open}")
+
+        section("Restore: back to before order 3, and on from there")
+        report = await runtime.restore(CLERK, version=before_third)
+        check(report.version == before_third and report.abandoned_events > 0, "the report says what was left")
+        now = await runtime.try_get_underlying_agent_instance(CLERK, shop.Clerk)
+        check(attributes(now) == lived[CLERK], "the clerk is as it was before order 3")
+        console.print(
+            f"{report.agent} is as of version {report.version} (replayed {report.events_replayed} events); "
+            f"{report.abandoned_events} events were left behind and stay readable; revenue {now.revenue}"
+        )
+
+        section("The audit: every message, and how its handler ended")
+        await show_audit(log)
+        await runtime.stop_when_idle()
+    console.print("\n[bold green]Everything was as it should be.[/]")
+
+
+async def run_and_kill(log: EventLog) -> dict[AgentId, dict[str, str]]:
+    """What the agents of the killed process held before the order that was interrupted."""
+    arguments = [sys.executable, __file__, "--work", "--dsn", log.dsn]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        said = [json.loads(await asyncio.to_thread(process.stdout.readline)) for _ in range(4)]
+        while not await log.audit.in_flight(WAREHOUSE):
+            check(process.poll() is None, "the process is at work")
+            await asyncio.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+    finally:
+        process.kill()
+        ended = await asyncio.to_thread(process.wait)
+    check(ended == -signal.SIGKILL, f"it was killed (exit {ended})")
+    for line in said[:2]:
+        console.print(line)
+    console.print(f"order 3 is being packed … [bold red]kill -9 {process.pid}[/]")
+    return {CLERK: said[2], WAREHOUSE: said[3]}
+
+
+async def last_completed(log: EventLog) -> int:
+    """The version of the clerk at which its second order was done."""
+    done = [event async for event in log.read(CLERK) if event.type == "DeliveryCompleted"]
+    return done[len(BEFORE) - 1].version
+
+
+def attributes(agent: Agent) -> dict[str, str]:
+    """Every attribute that the agent's own class gave it, private ones too."""
+    return {name: repr(value) for name, value in vars(agent).items() if name not in AUTOGEN}
+
+
+def show_equal(agent: str, lived: dict[str, str], rebuilt: dict[str, str]) -> None:
+    table = Table(title=f"{agent} before order 3", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in ("attribute", "in the killed process", "rebuilt from the log"):
+        table.add_column(column)
+    check(list(lived) == list(rebuilt), "the same attributes in the same order")
+    for name, value in lived.items():
+        check(value == rebuilt[name], f"{name} is the same")
+        table.add_row(name, brief(value), brief(rebuilt[name]))
+    console.print(table)
+
+
+def brief(text: str) -> str:
+    return text if len(text) <= 35 else text[:34] + "…"
+
+
+async def show_audit(log: EventLog) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("agent", "version", "message", "from", "ended", "branch"):
+        table.add_column(column)
+    records = await log.audit.messages(newest_first=False)
+    for record in records:
+        table.add_row(
+            record.agent,
+            str(record.version),
+            brief(str(record.message)),
+            record.sender or "outside",
+            record.outcome.value if record.outcome else "running",
+            "left" if record.abandoned else "",
+        )
+    console.print(table)
+    check({record.outcome.value if record.outcome else None for record in records} == {"replied"}, "all were answered")
+
+
+def section(title: str) -> None:
+    console.print(f"\n[bold]{title}[/]")
+
+
+def check(fact: bool, what: str) -> None:
+    """Fail loudly where something is not as it should be."""
+    if not fact:
+        raise SystemExit(f"This should be so, and is not: {what}")
+
+
+if __name__ == "__main__":
+    main()
