@@ -53,9 +53,9 @@ class Sold:
 
 
 class Clerk(RoutedAgent):
-    def __init__(self, packing_seconds: float) -> None:
+    def __init__(self, seconds_per_item: float) -> None:
         super().__init__("takes orders")
-        self._packing_seconds = packing_seconds
+        self._seconds_per_item = seconds_per_item
         self.revenue = Decimal("0.00")
         self.sold: Counter[str] = Counter()
         self._last: deque[Order] = deque(maxlen=2)
@@ -67,9 +67,8 @@ class Clerk(RoutedAgent):
         arguments = json.dumps({"item": message.item, "quantity": message.quantity})
         call = FunctionCall(id=f"order-{message.number}", name="price", arguments=arguments)
         price: FunctionExecutionResult = await self.send_message(call, AgentId("tools", "default"))
-        packed: Packed = await self.send_message(
-            Pack(message.item, message.quantity, self._packing_seconds), AgentId("warehouse", self.id.key)
-        )
+        pack = Pack(message.item, message.quantity, message.quantity * self._seconds_per_item)
+        packed: Packed = await self.send_message(pack, AgentId("warehouse", self.id.key))
         self.revenue += Decimal(price.content)
         self.sold[message.item] += message.quantity
         self._last.append(message)
@@ -107,9 +106,9 @@ async def price(item: str, quantity: int) -> str:
     return str({"pear": Decimal("0.70"), "plum": Decimal("0.25")}[item] * quantity)
 
 
-async def register(runtime: AgentRuntime, *, packing_seconds: float = 0.0) -> None:
+async def register(runtime: AgentRuntime, *, seconds_per_item: float = 0.0) -> None:
     """Register the shop, on any AutoGen runtime."""
-    await Clerk.register(runtime, "clerk", lambda: Clerk(packing_seconds))  # type: ignore[arg-type]
+    await Clerk.register(runtime, "clerk", lambda: Clerk(seconds_per_item))  # type: ignore[arg-type]
     await Warehouse.register(runtime, "warehouse", Warehouse)  # type: ignore[arg-type]
     await Chart.register(runtime, "chart", Chart)  # type: ignore[arg-type]
     tools = [FunctionTool(price, description="The price of a quantity of an item.")]

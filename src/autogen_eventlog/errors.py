@@ -259,6 +259,19 @@ class UnknownStream(_Fielded):
 
 
 @dataclass(eq=False)
+class UnknownAgent(_Fielded, LookupError):
+    """The runtime has no such agent type, or no such instance where instances were registered."""
+
+    agent: str
+    agent_type: str
+
+    def message(self) -> str:
+        return (
+            f"agent {self.agent!r}: Agent with name {self.agent_type} not found. Register its type on this runtime first"
+        )
+
+
+@dataclass(eq=False)
 class InvalidPoint(_Fielded):
     """A point in time, version or position that makes no sense."""
 

@@ -13,6 +13,10 @@ from typing import Any
 from uuid import UUID
 
 
+LARGEST_PAYLOAD = 32 * 1024 * 1024
+"""Bytes of an encoded message, reply or state. The same everywhere, because replay must refuse what was refused live."""
+
+
 class EventType(str, Enum):
     """Past tense, one per kind of fact (DESIGN, 6)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
@@ -47,8 +48,7 @@ class Point:
             return self._checked_version(head.version, stream)
         if self.is_now:
             return head.version
-        if self.at is not None:
-            await self.settle(reader)
+        await self.settle(reader)
         found = await reader.version_at(stream, position=self.position, time=self.at)
         if found == 0:
             raise UnknownStream(stream, str(self))
@@ -62,20 +62,28 @@ class Point:
         return self.version
 
     async def settle(self, reader: Reader) -> None:
-        """Wait until nothing more can be recorded at or before this time.
+        """Wait until nothing more can be recorded at or before this time or position.
 
         Raises:
             InvalidPoint: It lies in the future, or a transaction under way keeps it open for too long.
         """
-        assert self.at is not None
-        now = datetime.now(timezone.utc)
-        if self.at > now + _CLOCK_TOLERANCE:
-            raise InvalidPoint(str(self), f"it lies in the future (now: {now.isoformat()})", "Give a past time")
+        if self.at is not None:
+            await self._passed(self.at)
         try:
-            await reader.settle(SETTLE_SECONDS)
+            horizon = await reader.settle(SETTLE_SECONDS)
         except TimeoutError as error:
-            remedy = "End that transaction (see pg_stat_activity), or give a version or a position"
+            remedy = "End that transaction (see pg_stat_activity), or give a version"
             raise InvalidPoint(str(self), str(error), remedy) from error
+        if self.position is not None and self.position >= horizon:
+            raise InvalidPoint(str(self), f"the log has not got there (it is below {horizon})", "Give a smaller position")
+
+    async def _passed(self, at: datetime) -> None:
+        """Wait until a time has passed, if it is about to."""
+        now = datetime.now(timezone.utc)
+        if at > now + _CLOCK_TOLERANCE:
+            raise InvalidPoint(str(self), f"it lies in the future (now: {now.isoformat()})", "Give a past time")
+        if at > now:
+            await asyncio.sleep((at - now).total_seconds())
 
 
 def point(*, at: datetime | None = None, version: int | None = None, position: int | None = None) -> Point:

@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 from enum import Enum
+from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Annotated, Any
@@ -68,7 +69,11 @@ Full = Annotated[bool, typer.Option("--full", help="Everything of each, nothing 
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"eventlog {distribution_version('autogen-eventlog')}")
+        try:
+            found = distribution_version("autogen-eventlog")
+        except PackageNotFoundError:  # run from a checkout
+            found = "(not installed)"
+        typer.echo(f"eventlog {found}")
         raise typer.Exit
 
 

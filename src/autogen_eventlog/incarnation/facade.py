@@ -80,7 +80,7 @@ class RuntimeFacade(AgentRuntime):
                 message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
             )
         incarnation = self._incarnation
-        encoded = incarnation.codec.encode(message)
+        encoded = incarnation.encode(message, where="message")
         made = Production(
             EventType.MESSAGE_SENT,
             recipient=str(recipient),
@@ -122,7 +122,7 @@ class RuntimeFacade(AgentRuntime):
             )
             return
         incarnation = self._incarnation
-        encoded = incarnation.codec.encode(message)
+        encoded = incarnation.encode(message, where="message")
         made = Production(
             EventType.MESSAGE_PUBLISHED,
             topic=str(topic_id),

@@ -18,8 +18,8 @@ from uuid import UUID
 from autogen_core import Agent, AgentId, CancellationToken, MessageContext, TopicId
 
 from autogen_eventlog.codec import Codec, Encoded
-from autogen_eventlog.errors import EventLogError, InstanceEnded, NotEncodable
-from autogen_eventlog.events import EventData, EventType, Outcome, RecordedEvent
+from autogen_eventlog.errors import EventLogError, EventTooLarge, InstanceEnded, NotEncodable
+from autogen_eventlog.events import LARGEST_PAYLOAD, EventData, EventType, Outcome, RecordedEvent
 from autogen_eventlog.ids import EventIds, parse_topic
 from autogen_eventlog.incarnation.failures import (
     decode_failure,
@@ -576,6 +576,15 @@ class Incarnation:
     def _record_schedule(self) -> None:
         self.note(EventType.SCHEDULE_RECORDED, {})
 
+    def encode(self, value: object, *, where: str) -> Encoded:
+        """The stored form of a value that is to be recorded.
+
+        Raises:
+            NotEncodable: It can't be recorded exactly.
+            EventTooLarge: It is over `LARGEST_PAYLOAD` bytes.
+        """
+        return encode_bounded(self.codec, value, where=where, stream=self.stream)
+
     def note(self, event_type: EventType, metadata: dict[str, Any]) -> Awaitable[Any]:
         """Record a fact that concerns no code, such as an activation."""
         return self._record(event_type, metadata=metadata)[1]
@@ -617,8 +626,8 @@ class Incarnation:
     def _outcome(self, reply: Any, error: BaseException | None) -> tuple[Outcome, Encoded]:
         if error is None:
             try:
-                return Outcome.REPLIED, self.codec.encode(reply, where="reply")
-            except NotEncodable as refused:
+                return Outcome.REPLIED, self.encode(reply, where="reply")
+            except (NotEncodable, EventTooLarge) as refused:
                 error = refused
         outcome = Outcome.CANCELLED if is_cancellation(error) else Outcome.RAISED
         return outcome, encode_failure(self.codec, error)
@@ -627,6 +636,14 @@ class Incarnation:
         if outcome is Outcome.REPLIED:
             return self.codec.decode(message.data, where=where), None
         return None, decode_failure(self.codec, message.type_name, message.data, where=where)
+
+
+def encode_bounded(codec: Codec, value: object, *, where: str, stream: str) -> Encoded:
+    """See `Incarnation.encode`."""
+    encoded = codec.encode(value, where=where)
+    if len(encoded.data) > LARGEST_PAYLOAD:
+        raise EventTooLarge(stream, len(encoded.data), LARGEST_PAYLOAD)
+    return encoded
 
 
 def place(event: RecordedEvent) -> str:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from autogen_eventlog.events import RecordedEvent
-from autogen_eventlog.replay.journal import Happened, HandlerStarted, TimerFired
+from autogen_eventlog.replay.journal import HandlerStarted, Happened, TimerFired
 from autogen_eventlog.replay.loop import outside_context
 from autogen_eventlog.replay.machine import Input, Machine, Mismatch
 from autogen_eventlog.replay.session import Mode, Session

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from autogen_core import (
+    EVENT_LOGGER_NAME,
     Agent,
     AgentId,
     AgentInstantiationContext,
@@ -21,14 +21,13 @@ from autogen_core import (
     SingleThreadedAgentRuntime,
     TopicId,
 )
-from autogen_core import EVENT_LOGGER_NAME
 from opentelemetry.trace import TracerProvider
 
 from autogen_eventlog.codec import Encoded
-from autogen_eventlog.errors import NotEncodable
+from autogen_eventlog.errors import NotEncodable, UnknownAgent
 from autogen_eventlog.events import EventData, EventType
 from autogen_eventlog.ids import EventIds, parse_topic
-from autogen_eventlog.incarnation.incarnation import Call, Incarnation
+from autogen_eventlog.incarnation.incarnation import Call, Incarnation, encode_bounded
 from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBlueprint
 from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers
 from autogen_eventlog.runtime.identity import Identity, TracedId
@@ -133,13 +132,13 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """The shell of an agent of a registered type; makes no instance, and tells AutoGen's runtime nothing.
 
         Raises:
-            LookupError: No such type, or no such instance, is registered (AutoGen's own error).
+            UnknownAgent: No such type, or no such instance, is registered. It is a LookupError, as AutoGen's own.
         """
         known = self._shells.get(agent_id)
         if known is not None:
             return known
         if agent_id.type not in self._blueprints:
-            raise LookupError(f"Agent with name {agent_id.type} not found.")
+            raise UnknownAgent(str(agent_id), agent_id.type)
         return self._shell(agent_id, self._blueprints[agent_id.type])
 
     async def try_get_underlying_agent_instance(self, id: AgentId, type: type[T] = Agent) -> T:  # type: ignore[assignment]
@@ -215,7 +214,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             NotEncodable: It can't be recorded exactly, and goes nowhere.
         """
         assert self._handler is not None
-        encoded = self._handler.log.codec.encode(message)
+        encoded = encode_bounded(self._handler.log.codec, message, where="message", stream=self._handler.submissions.name)
         if not self._handler.submissions.is_open:
             await self._handler.submissions.open()
         if self._handler.log.writer.full:
@@ -318,7 +317,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """A small, JSON-clean mapping that names the agent's stream and version (docs/how-to/save-and-load.md).
 
         Raises:
-            LookupError: The agent's type is not registered.
+            UnknownAgent: The agent's type is not registered.
         """
         if self._handler is None:
             return await super().agent_save_state(agent)
@@ -328,7 +327,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """Load a saved state of this agent or of another, or a plain AutoGen state, and record it.
 
         Raises:
-            LookupError: The agent's type is not registered.
+            UnknownAgent: The agent's type is not registered.
             InvalidState: The mapping is no state that can be loaded; nothing has changed.
             What `restore` raises.
         """

@@ -17,11 +17,18 @@ from typing import Any
 
 from autogen_core import Agent, AgentId, AgentMetadata, AgentRuntime, CancellationToken, MessageContext
 
-from autogen_eventlog.codec import Encoded
 from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
 from autogen_eventlog.incarnation.failures import decode_failure
-from autogen_eventlog.incarnation.incarnation import DONE, Completion, Delivery, Envelope, Incarnation, World
+from autogen_eventlog.incarnation.incarnation import (
+    DONE,
+    Completion,
+    Delivery,
+    Envelope,
+    Incarnation,
+    World,
+    encode_bounded,
+)
 from autogen_eventlog.incarnation.outbox import Outbox
 from autogen_eventlog.incarnation.producer import producer_of
 from autogen_eventlog.lineage import Lineage, lineage
@@ -97,7 +104,10 @@ class JournaledAgent:
         """
         identity = identity_of(ctx.message_id)
         recorded = identity.recorded
-        encoded = recorded[1] if recorded and recorded[0] is message else self._log.codec.encode(message)
+        if recorded is not None and recorded[0] is message:
+            encoded = recorded[1]
+        else:
+            encoded = encode_bounded(self._log.codec, message, where="message", stream=self.stream)
         if self._log.writer.full:
             await self._log.writer.room()
         incarnation = self._incarnation
@@ -397,7 +407,7 @@ class JournaledAgent:
 
     async def load(self, state: Mapping[str, Any]) -> None:
         """Record a state and put it into the live instance with its own `load_state`."""
-        encoded: Encoded = self._log.codec.encode(dict(state), where="state")
+        encoded = encode_bounded(self._log.codec, dict(state), where="state", stream=self.stream)
         incarnation = await self.live()
         delivery, _ = incarnation.load(encoded)
         await self._answer(incarnation, delivery, None)

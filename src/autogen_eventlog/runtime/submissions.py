@@ -15,7 +15,6 @@ from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX, EventIds
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.appender import StreamAppender
 
-
 HOLD_SECONDS = 0.01
 """How long a message may be on its way to its agent before the log says that it was submitted."""
 
@@ -42,6 +41,11 @@ class Submissions:
         self._opening = asyncio.Lock()
         self._held: dict[UUID, EventData] = {}
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def name(self) -> str:
+        """The stream's id, for errors."""
+        return RUNTIME_STREAM_PREFIX if self._appender is None else self._appender.stream
 
     @property
     def is_open(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from autogen_core import Agent, AgentId
 
-from autogen_eventlog.errors import Divergence, InvalidPoint, InvalidState, NotRestorable
+from autogen_eventlog.errors import Divergence, InvalidPoint, InvalidState, NotRestorable, UnknownAgent
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.points import Point, point
@@ -119,6 +119,7 @@ class TimeTravel:
             return found
         if where.position is None:
             raise InvalidPoint("", "no point was given", "Give one of at and position")
+        await where.settle(self._log.reader)
         return where.position
 
     async def _version_at(self, stream: str, position: int) -> int:
@@ -187,7 +188,7 @@ class TimeTravel:
     def _checked(self, agent: AgentId, text: str, state: object) -> None:
         try:
             self._shell_for(agent)
-        except LookupError:
+        except UnknownAgent:
             remedy = "Register the type before loading, or leave the agent out of the state"
             raise InvalidState(text, f"no agent type {agent.type!r} is registered here", remedy) from None
         if not isinstance(state, Mapping):
