@@ -40,7 +40,8 @@ async def travel(dsn: str | None, data_dir: Path | None) -> None:
 
         await runtime.send_message(shop.Order(1, "pear", 1), CLERK)
         fork_in_the_road = await log.version_at(CLERK)
-        start = (await log.audit.messages(limit=1))[0].position
+        head = await log.head(CLERK)
+        assert head is not None
         await runtime.send_message(shop.Order(2, "pear", 20), CLERK)
         left = await log.version_at(CLERK)
         print("one way:      ", await sold(runtime, CLERK))
@@ -66,7 +67,7 @@ async def travel(dsn: str | None, data_dir: Path | None) -> None:
         print("a fork:       ", await stock(runtime, COPY), "/ the original:", await stock(runtime, WAREHOUSE))
 
         # One position is one instant for all agents: no message is received there that was not yet sent.
-        reports = await runtime.restore_all(position=start)
+        reports = await runtime.restore_all(position=head.position)
         print("all, at one position:", {str(report.agent): report.version for report in reports})
         await runtime.stop_when_idle()
 

@@ -185,8 +185,8 @@ class Recovery:
             return NotRestorable(
                 self._stream,
                 f"version {mismatch.version}",
-                f"while it was recorded, {mismatch.recorded.removeprefix('a wake-up from outside the log: ')} was woken "
-                "by something that is not recorded (a socket, a thread, an object shared with other code)",
+                f"the agent depends on something that is not recorded, such as a socket, a thread or an object shared "
+                f"with other code (recorded: {mismatch.recorded}; the code: {mismatch.produced})",
                 "Let the agent reach the world through messages, or give it save_state and load_state and restore from "
                 "a snapshot",
             )

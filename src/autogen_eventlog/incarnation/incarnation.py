@@ -9,6 +9,7 @@ a callback.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -32,6 +33,11 @@ from autogen_eventlog.replay.journal import OBSERVATIONS, TICK, HandlerStarted
 from autogen_eventlog.replay.loop import outside_context
 from autogen_eventlog.replay.machine import Machine, Mismatch, Production
 from autogen_eventlog.replay.session import DELIVERY, Mode, Session
+
+
+logger = logging.getLogger(__name__)
+
+_warned: set[tuple[type, str]] = set()
 
 
 class _Done:
@@ -162,6 +168,7 @@ class Incarnation:
         self._outbox: Outbox | None = None
         self._last_ticket: Awaitable[Any] = DONE
         self.session.on_end = self.end
+        self.session.on_foreign = self._warn_of_foreign
         self.session.on_past_end = self._past_end
         self.session.on_many_observations = self._record_schedule
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -572,6 +579,19 @@ class Incarnation:
         task.add_done_callback(self._tasks.discard, context=outside_context())
 
     # -- recording ------------------------------------------------------------------------------------------------
+
+    def _warn_of_foreign(self, what: str) -> None:
+        """Said at the first moment it can be known (G11), once for each class and cause."""
+        cls = type(self.agent)
+        if (cls, what) not in _warned:
+            _warned.add((cls, what))
+            logger.warning(
+                "%s (%s): the agent depends on something that is not recorded (%s); from here on it can't be restored by "
+                "replay, only from a snapshot taken later",
+                self.stream,
+                cls.__qualname__,
+                what,
+            )
 
     def _record_schedule(self) -> None:
         self.note(EventType.SCHEDULE_RECORDED, {})

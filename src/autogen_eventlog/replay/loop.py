@@ -1,6 +1,6 @@
 """Where the event loop tells an agent's session what it schedules.
 
-Three methods of the running loop (`call_soon`, `call_at`, `time`) and `create_task` are wrapped on the instance. A
+The methods of the running loop by which code schedules code are wrapped on the instance. A
 `ContextVar` says which session, if any, the running code belongs to; everything else passes through untouched. asyncio
 itself calls these methods through the instance, its C parts included, so no callback of an agent goes unseen.
 """
@@ -36,6 +36,10 @@ class Scheduled(Protocol):
     ) -> asyncio.TimerHandle: ...
 
     def time(self) -> float: ...
+
+    def leave_for_thread(self, function: Callable[..., object]) -> bool:
+        """The agent hands work to a thread. False: it must not (replay)."""
+        ...
 
     def create_task(self, coroutine: Coroutine[Any, Any, Any], name: str | None) -> asyncio.Task[Any]: ...
 
@@ -79,6 +83,7 @@ def install(loop: asyncio.AbstractEventLoop) -> Hooks:
 def _wrap(loop: asyncio.BaseEventLoop, hooks: Hooks) -> None:
     own_call_soon, own_call_at, own_time = hooks.call_soon, hooks.call_at, hooks.time
     own_create_task, own_threadsafe = loop.create_task, loop.call_soon_threadsafe
+    own_executor = loop.run_in_executor
     thread = threading.get_ident()
 
     def call_soon(callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
@@ -113,6 +118,14 @@ def _wrap(loop: asyncio.BaseEventLoop, hooks: Hooks) -> None:
             return own_create_task(coro, **keywords)
         return session.create_task(coro, keywords.get("name"))
 
+    def run_in_executor(executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        # When the thread is done is not recorded, and it may be done before anybody could see it wake the agent.
+        session = SESSION.get()
+        if session is not None and not session.leave_for_thread(func):
+            return loop.create_future()
+        return own_executor(executor, func, *args)
+
+    loop.run_in_executor = run_in_executor
     loop.call_soon = call_soon
     loop.call_at = call_at
     loop.call_soon_threadsafe = call_soon_threadsafe

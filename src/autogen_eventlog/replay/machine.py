@@ -173,6 +173,10 @@ class Machine:
         """The code waits with nothing to run, but the journal goes on."""
         return self._mismatch(f"nothing: the code waits, at tick {self.tick}")
 
+    def unanswerable(self, what: str) -> Mismatch:
+        """The code does something that the log can't answer."""
+        return Mismatch(self._next_version(), "nothing that answers it", what, foreign=True)
+
     def first_tick_free(self, event: RecordedEvent | None) -> int | None:
         """The last tick that may run before `event`, the first one after the journal, happens (None: no bound)."""
         if event is None:

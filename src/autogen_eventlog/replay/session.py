@@ -93,6 +93,8 @@ class Session:
         self.mismatch: Mismatch | None = None
         """What replay found wrong; the instance must not be used."""
         self.on_end: Callable[[], None] | None = None
+        self.on_foreign: Callable[[str], None] | None = None
+        """Told what woke the agent, or will, that is not recorded."""
         self.on_past_end: Callable[[], bool] = lambda: False
         """Asked when the code goes past the end of its journal: whether the session has gone live."""
         self.on_many_observations: Callable[[], None] | None = None
@@ -240,9 +242,23 @@ class Session:
         finally:
             self.running = False
 
+    def leave_for_thread(self, function: Callable[..., object]) -> bool:
+        """The agent hands work to a thread, whose end is not recorded. Replay must not do it (G4)."""
+        name = getattr(function, "__qualname__", None) or repr(function)
+        if self.mode is Mode.LIVE:
+            self._found_foreign(f"a thread that runs {name}")
+        elif self.mode is Mode.FOLLOWING and self.machine is not None and self.mismatch is None:
+            self.mismatch = self.machine.unanswerable(f"a thread that runs {name}")
+        return self.mode is not Mode.FOLLOWING
+
     def _wake_from_outside(self, callback: Callable[..., object]) -> None:
+        self._found_foreign(_name(callback))
+
+    def _found_foreign(self, what: str) -> None:
         self.foreign_wakeups += 1
-        self.observations.append(ForeignWakeup(_name(callback), self._tick).observation())
+        if self.on_foreign is not None:
+            self.on_foreign(what)
+        self.observations.append(ForeignWakeup(what, self._tick).observation())
 
     def inject(self, effect: Callable[[], object]) -> None:
         """Bring an input in: what `effect` schedules is the input's doing, not an outside wake-up."""

@@ -1,0 +1,143 @@
+"""Applying every migration gives the schema that the object files describe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql as composing
+from psycopg.conninfo import make_conninfo
+
+from autogen_eventlog.errors import SchemaError
+from autogen_eventlog.postgres import schema, sql
+from autogen_eventlog.postgres.session import connect
+
+CATALOG = (Path(__file__).parent / "catalog.sql").read_bytes()
+
+
+async def catalog(dsn: str, script: bytes, name: str) -> list[tuple[Any, ...]]:
+    """Everything the script makes in a schema of that name, as text."""
+    connection = await connect(dsn, name)
+    try:
+        async with connection.transaction(force_rollback=True):
+            await connection.execute(composing.SQL("CREATE SCHEMA {}").format(composing.Identifier(name)))
+            await connection.execute(script)
+            await connection.execute(b"SELECT ensure_partitions()")
+            return await (await connection.execute(CATALOG, {"schema": name})).fetchall()
+    finally:
+        await connection.close()
+
+
+async def test_the_migrations_give_the_schema_of_the_object_files(empty_dsn: str) -> None:
+    described = await catalog(empty_dsn, sql.objects(), "eventlog")
+    migrated = await catalog(empty_dsn, b"\n".join(script for _, script in sql.migrations().values()), "eventlog")
+    assert migrated == described
+    kinds = {row[0] for row in described}
+    assert kinds == {"relation", "column", "constraint", "index", "trigger", "function", "row"}
+
+
+async def test_prepare_gives_that_schema_too(empty_dsn: str) -> None:
+    described = await catalog(empty_dsn, sql.objects(), "eventlog")
+    await schema.prepare(empty_dsn, "eventlog")
+    connection = await connect(empty_dsn, "eventlog")
+    prepared = await (await connection.execute(CATALOG, {"schema": "eventlog"})).fetchall()
+    await connection.close()
+    assert prepared == described
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert list(sql.migrations()) == list(range(1, len(sql.migrations()) + 1))
+
+
+async def test_an_older_schema_gets_the_migrations_it_lacks(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await schema.prepare(empty_dsn, "eventlog")
+    later = sql.migrations() | {
+        1001: ("one", b"CREATE TABLE one (a integer)"),
+        1002: ("two", b"CREATE TABLE two (a integer); INSERT INTO two VALUES (2)"),
+    }
+    monkeypatch.setattr(sql, "migrations", lambda: later)
+    await asyncio.gather(*(schema.prepare(empty_dsn, "eventlog") for _ in range(4)))
+    connection = await connect(empty_dsn, "eventlog")
+    rows = await (await connection.execute(b"SELECT number, name FROM migration ORDER BY number")).fetchall()
+    two = await (await connection.execute(b"SELECT a FROM two")).fetchall()
+    await connection.close()
+    assert rows == [(number, name) for number, (name, _) in later.items()]
+    assert two == [(2,)]
+
+
+async def test_a_migration_that_fails_leaves_nothing_behind(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await schema.prepare(empty_dsn, "eventlog")
+    broken = sql.migrations() | {1001: ("broken", b"CREATE TABLE one (a integer); SELECT 1 / 0")}
+    monkeypatch.setattr(sql, "migrations", lambda: broken)
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await schema.prepare(empty_dsn, "eventlog")
+    monkeypatch.undo()
+    await schema.prepare(empty_dsn, "eventlog")
+    connection = await connect(empty_dsn, "eventlog")
+    assert (await (await connection.execute(b"SELECT to_regclass('one')")).fetchall()) == [(None,)]
+    await connection.close()
+
+
+async def test_a_schema_newer_than_the_package_is_refused(empty_dsn: str) -> None:
+    await schema.prepare(empty_dsn, "eventlog")
+    connection = await connect(empty_dsn, "eventlog")
+    await connection.execute(b"INSERT INTO migration (number, name) VALUES (1001, 'later')")
+    await connection.close()
+    with pytest.raises(SchemaError) as caught:
+        await schema.prepare(empty_dsn, "eventlog")
+    assert caught.value.schema == "eventlog"
+    assert "migration 1001" in caught.value.problem
+
+
+async def test_many_openers_at_once_make_one_schema(empty_dsn: str) -> None:
+    await asyncio.gather(*(schema.prepare(empty_dsn, name) for name in ["eventlog", 'odd "Name"'] * 6))
+    for name in ("eventlog", 'odd "Name"'):
+        connection = await connect(empty_dsn, name)
+        rows = await (await connection.execute(b"SELECT count(*) FROM migration")).fetchall()
+        await connection.close()
+        assert rows == [(len(sql.migrations()),)]
+
+
+@pytest.mark.parametrize("name", ["", "pg_mine", "x" * 64, "nul\0"])
+async def test_what_is_no_name_for_a_schema_is_refused(empty_dsn: str, name: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        await schema.prepare(empty_dsn, name)
+    assert caught.value.schema == name
+
+
+async def test_a_server_that_is_too_old_is_refused(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psycopg.ConnectionInfo, "server_version", 130012)
+    with pytest.raises(SchemaError) as caught:
+        await schema.prepare(empty_dsn, "eventlog")
+    assert "Postgres 13" in caught.value.problem
+
+
+@pytest.fixture
+def limited(empty_dsn: str) -> Iterator[str]:
+    """A role that may connect and nothing else."""
+    role = f"eventlog_limited_{psycopg.conninfo.conninfo_to_dict(empty_dsn)['dbname']}"
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute(composing.SQL("CREATE ROLE {} LOGIN").format(composing.Identifier(role)))
+        yield make_conninfo(empty_dsn, options=f"-c role={role}")
+        connection.execute(composing.SQL("DROP OWNED BY {}").format(composing.Identifier(role)))
+        connection.execute(composing.SQL("DROP ROLE {}").format(composing.Identifier(role)))
+
+
+async def test_a_role_that_may_not_create_is_told_so(limited: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        await schema.prepare(limited, "eventlog")
+    assert "permission denied" in caught.value.problem
+
+
+async def test_a_role_that_may_only_use_a_finished_schema_can_open_it(empty_dsn: str, limited: str) -> None:
+    await schema.prepare(empty_dsn, "eventlog")
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("GRANT USAGE ON SCHEMA eventlog TO PUBLIC")
+        connection.execute("GRANT SELECT ON eventlog.migration TO PUBLIC")
+        connection.execute(b"DROP TABLE eventlog.event_default CASCADE")
+        connection.execute(b"CREATE TABLE eventlog.event_default PARTITION OF eventlog.event DEFAULT")
+    await schema.prepare(limited, "eventlog")
