@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 
 import shop
@@ -42,7 +41,7 @@ def main() -> None:
     if given.work:
         asyncio.run(work(given.dsn))
         return
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         data_dir = given.data_dir
         if data_dir is None and given.dsn is None:
             temporary = tempfile.TemporaryDirectory(prefix="eventlog-", ignore_cleanup_errors=True)
@@ -81,8 +80,7 @@ async def tour(dsn: str | None, data_dir: Path | None) -> None:
         recovered = await runtime.try_get_underlying_agent_instance(CLERK, shop.Clerk)
         check(recovered._open == {INTERRUPTED.number}, "order 3 is under way again")
         console.print(f"The clerk is back, with order 3 under way as it was: _open = {recovered._open}")
-        while await log.audit.in_flight():  # the handlers go on from where they were
-            await asyncio.sleep(0.01)
+        await recorded(log, CLERK, EventType.DELIVERY_COMPLETED, 3)
         warehouse = await runtime.try_get_underlying_agent_instance(WAREHOUSE, shop.Warehouse)
         check(warehouse.stock == {"pear": 5, "plum": 78}, "every order was packed once")
         check(recovered.sold == {"pear": 35, "plum": 12}, "every order was counted once")
@@ -114,22 +112,34 @@ async def tour(dsn: str | None, data_dir: Path | None) -> None:
 async def run_and_kill(log: EventLog) -> dict[AgentId, dict[str, str]]:
     """What the agents of the killed process held before the order that was interrupted."""
     arguments = [sys.executable, __file__, "--work", "--dsn", log.dsn]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    process = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
-        said = [json.loads(await asyncio.to_thread(process.stdout.readline)) for _ in range(4)]
-        while not await log.audit.in_flight(WAREHOUSE):
-            check(process.poll() is None, "the process is at work")
-            await asyncio.sleep(0.01)
+        said = [json.loads(await process.stdout.readline() or "null") for _ in range(4)]
+        await recorded(log, WAREHOUSE, EventType.MESSAGE_DELIVERED, 3)
         os.kill(process.pid, signal.SIGKILL)
     finally:
-        process.kill()
-        ended = await asyncio.to_thread(process.wait)
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        ended = await process.wait()
     check(ended == -signal.SIGKILL, f"it was killed (exit {ended})")
     for line in said[:2]:
         console.print(line)
     console.print(f"order 3 is being packed … [bold red]kill -9 {process.pid}[/]")
     return {CLERK: said[2], WAREHOUSE: said[3]}
+
+
+async def recorded(log: EventLog, agent: AgentId, what: EventType, times: int) -> None:
+    """Return when the log holds so many events of a type in an agent's stream."""
+
+    async def follow() -> None:
+        seen = 0
+        async for event in log.tail():
+            seen += event.stream == str(agent) and event.type is what
+            if seen == times:
+                return
+
+    await asyncio.wait_for(follow(), timeout=60)
 
 
 async def answered(log: EventLog) -> list[RecordedEvent]:

@@ -47,7 +47,9 @@ async def travel(dsn: str | None, data_dir: Path | None) -> None:
         print("one way:      ", await sold(runtime, CLERK))
 
         report = await runtime.restore(CLERK, version=fork_in_the_road)
-        print(f"restored to version {report.version}; {report.abandoned_events} events are now on a branch that was left")
+        print(
+            f"restored to version {report.version}; {report.abandoned_events} events are now on a branch that was left"
+        )
         await runtime.send_message(shop.Order(2, "plum", 30), CLERK)
         print("another way:  ", await sold(runtime, CLERK))
         print("the way left: ", await sold(runtime, CLERK, version=left))

@@ -516,9 +516,6 @@ FOR EACH ROW EXECUTE FUNCTION refuse_change();
 -- The few events that say who runs an agent from then on.
 CREATE INDEX event_activated ON event (stream, version) WHERE type = 'AgentActivated';
 
--- The few events that do not continue from the version before them: what lies on an abandoned branch.
-CREATE INDEX event_branch ON event (stream, version) WHERE type IN ('StreamRestored', 'StreamForked');
-
 -- What an event led to: lineage forward.
 CREATE INDEX event_cause ON event (cause) WHERE cause IS NOT NULL;
 
@@ -527,6 +524,9 @@ CREATE INDEX event_correlation ON event (correlation) WHERE correlation IS NOT N
 
 -- The messages to an agent that an intervention handler dropped.
 CREATE INDEX event_dropped ON event (recipient, position) WHERE type = 'MessageDropped';
+
+-- The handler runs that did not end well, by the delivery that began them: as a rule few.
+CREATE INDEX event_failed ON event (cause) WHERE type = 'DeliveryCompleted' AND outcome IN ('raised', 'cancelled');
 
 -- One event by its id: lineage backwards. Ids of a process ascend (see EventIds), so it grows at a few right edges only.
 CREATE INDEX event_id ON event (id);

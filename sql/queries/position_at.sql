@@ -1,8 +1,9 @@
 -- The largest settled position recorded at or before a time; 0 if none.
 -- Transaction numbers and clock readings are taken in that order but not as one, so the largest position may be a little
--- older than the latest time: the second before is looked through. Index: event_recorded_at.
+-- older than the latest time: the second before is looked through. Index: event_recorded_at (+ 0: or the maximum would be
+-- looked for along event_position, through everything later).
 SELECT
-    coalesce(max(e.position), 0)
+    coalesce(max(e.position + 0), 0)
 FROM event AS e
 WHERE
     e.recorded_at <= %(time)s AND e.position < position_horizon()

@@ -7,6 +7,8 @@ from uuid import UUID
 
 from autogen_core import TopicId
 
+from autogen_eventlog.errors import NotEncodable
+
 RUNTIME_STREAM_PREFIX = "$runtime/"
 """Streams of runtimes, for what concerns no single agent. An agent type can't begin with `$`, so none can collide."""
 
@@ -27,6 +29,22 @@ class EventIds:
     def next(self) -> UUID:
         self._next += 1
         return UUID(int=self._next)
+
+
+def check_text(field: str, text: str | None) -> None:
+    """Refuse a name that Postgres can't hold, before anything happens.
+
+    Raises:
+        NotEncodable: It holds U+0000 or a lone surrogate.
+    """
+    if text is None or (text.isascii() and "\0" not in text):
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise NotEncodable(field, "str", f"{text!r} holds a lone surrogate ({error.reason})") from None
+    if "\0" in text:
+        raise NotEncodable(field, "str", f"{text!r} holds U+0000, which Postgres' text can't")
 
 
 def parse_topic(text: str) -> TopicId:

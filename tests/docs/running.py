@@ -57,7 +57,7 @@ class Session:
         code = compile(source, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), self._place():
-            result: Any = eval(code, self._module.__dict__)  # noqa: S307
+            result: Any = eval(code, self._module.__dict__)
             if inspect.isawaitable(result):
                 await result
         return printed.getvalue().rstrip("\n")

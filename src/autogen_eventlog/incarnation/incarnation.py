@@ -34,7 +34,6 @@ from autogen_eventlog.replay.loop import outside_context
 from autogen_eventlog.replay.machine import Machine, Mismatch, Production
 from autogen_eventlog.replay.session import DELIVERY, Mode, Session
 
-
 logger = logging.getLogger(__name__)
 
 _warned: set[tuple[type, str]] = set()

@@ -26,7 +26,7 @@ from opentelemetry.trace import TracerProvider
 from autogen_eventlog.codec import Encoded
 from autogen_eventlog.errors import NotEncodable, UnknownAgent
 from autogen_eventlog.events import EventData, EventType
-from autogen_eventlog.ids import EventIds, parse_topic
+from autogen_eventlog.ids import EventIds, check_text, parse_topic
 from autogen_eventlog.incarnation.incarnation import Call, Incarnation, encode_bounded
 from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBlueprint
 from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers
@@ -178,11 +178,18 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_id: str | None = None,
     ) -> Any:
         if self._handler is not None and not isinstance(message_id, TracedId):
-            encoded = await self._accept(message)
+            encoded = await self._accept(message, recipient=str(recipient), message_id=message_id)
             submission = self._handler.submissions.hold(
                 encoded, sender=None if sender is None else str(sender), message_id=message_id, recipient=str(recipient)
             )
             message_id = self._traced_submission(submission.event, message, encoded, submission)
+            try:
+                return await super().send_message(
+                    message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
+                )
+            except Exception as error:
+                submission.failed(error)
+                raise
         return await super().send_message(
             message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
         )
@@ -197,7 +204,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_id: str | None = None,
     ) -> None:
         if self._handler is not None and not isinstance(message_id, TracedId):
-            encoded = await self._accept(message)
+            encoded = await self._accept(message, topic=str(topic_id), message_id=message_id)
             event, ticket = self._handler.submissions.submit(
                 encoded, sender=None if sender is None else str(sender), message_id=message_id, topic=str(topic_id)
             )
@@ -207,13 +214,16 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             message, topic_id, sender=sender, cancellation_token=cancellation_token, message_id=message_id
         )
 
-    async def _accept(self, message: Any) -> Encoded:
+    async def _accept(self, message: Any, **names: str | None) -> Encoded:
         """A message from outside any agent, ready to be recorded.
 
         Raises:
-            NotEncodable: It can't be recorded exactly, and goes nowhere.
+            NotEncodable: It, or a name that goes with it, can't be recorded exactly, and goes nowhere.
+            EventTooLarge: It is over the bound.
         """
         assert self._handler is not None
+        for field, name in names.items():
+            check_text(field, name)
         encoded = encode_bounded(self._handler.log.codec, message, where="message", stream=self._handler.submissions.name)
         if not self._handler.submissions.is_open:
             await self._handler.submissions.open()

@@ -19,6 +19,7 @@ from autogen_core import Agent, AgentId, AgentMetadata, AgentRuntime, Cancellati
 
 from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
+from autogen_eventlog.ids import LONGEST_STREAM, check_text
 from autogen_eventlog.incarnation.failures import decode_failure
 from autogen_eventlog.incarnation.incarnation import (
     DONE,
@@ -103,6 +104,7 @@ class JournaledAgent:
             Whatever the handler raised.
         """
         identity = identity_of(ctx.message_id)
+        check_text("message_id", ctx.message_id)
         recorded = identity.recorded
         if recorded is not None and recorded[0] is message:
             encoded = recorded[1]
@@ -276,6 +278,7 @@ class JournaledAgent:
         self._enliven(incarnation)
 
     async def _claim(self) -> None:
+        check_text("agent id", self.stream, longest=LONGEST_STREAM)
         await self._log.start_writing()
         claim = await self._log.ownership.claim(self.stream, takeover=self._around.handler.takeover)
         self._appender = StreamAppender(self._log.writer, claim)

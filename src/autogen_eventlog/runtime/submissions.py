@@ -19,16 +19,24 @@ HOLD_SECONDS = 0.01
 """How long a message may be on its way to its agent before the log says that it was submitted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Submission:
     """A message from outside that may be on its way still."""
 
     event: EventData
     submissions: Submissions
+    arrived: bool = False
 
     def delivered(self) -> UUID | None:
         """The agent has it: the event to name as its cause, if the log has one."""
+        self.arrived = True
         return None if self.submissions.let_go(self.event.id) else self.event.id
+
+    def failed(self, error: BaseException) -> None:
+        """Its sender was given an error. If it never arrived and the log has it, the log says so."""
+        if not self.arrived and not self.submissions.let_go(self.event.id):
+            self.arrived = True
+            self.submissions.undeliverable(self.event, error)
 
 
 class Submissions:
@@ -88,6 +96,19 @@ class Submissions:
     def let_go(self, event_id: UUID) -> bool:
         """Forget a held submission; False if it was appended already."""
         return self._held.pop(event_id, None) is not None
+
+    def undeliverable(self, event: EventData, error: BaseException) -> None:
+        """Append that a submitted message reached nobody, and why."""
+        self.record(
+            EventType.MESSAGE_DROPPED,
+            message=Encoded(event.message_type or "", event.payload or b""),
+            metadata={"by": f"{type(error).__module__}:{type(error).__qualname__}", "stage": "send", "error": str(error)},
+            sender=event.sender,
+            recipient=event.recipient,
+            message_id=event.message_id,
+            cause=event.id,
+            correlation=event.correlation,
+        )
 
     def _append_held(self) -> None:
         self._timer = None
