@@ -31,20 +31,26 @@ class EventIds:
         return UUID(int=self._next)
 
 
-def check_text(field: str, text: str | None) -> None:
+LONGEST_STREAM = 1024
+"""Bytes of an agent's id; an index entry in Postgres can't be much larger than twice that."""
+
+
+def check_text(field: str, text: str | None, *, longest: int | None = None) -> None:
     """Refuse a name that Postgres can't hold, before anything happens.
 
     Raises:
-        NotEncodable: It holds U+0000 or a lone surrogate.
+        NotEncodable: It holds U+0000 or a lone surrogate, or has more than `longest` bytes.
     """
-    if text is None or (text.isascii() and "\0" not in text):
+    if text is None:
         return
     try:
-        text.encode()
+        size = len(text.encode())
     except UnicodeEncodeError as error:
         raise NotEncodable(field, "str", f"{text!r} holds a lone surrogate ({error.reason})") from None
     if "\0" in text:
         raise NotEncodable(field, "str", f"{text!r} holds U+0000, which Postgres' text can't")
+    if longest is not None and size > longest:
+        raise NotEncodable(field, "str", f"it has {size} bytes, more than {longest}")
 
 
 def parse_topic(text: str) -> TopicId:

@@ -7,7 +7,8 @@ A comment on the line before a block says more about it: `<!-- snippet: key=valu
 - `skip=REASON`    the block is not run (the reason goes to the end of the comment)
 
 A `python` block is run where it stands (`await` is allowed), a `console` block line by line (`$ command`, then what it
-printed). A `text` block right behind a python block is what that printed.
+printed; where nothing is shown, only that it works). A `text` block right behind a python block is what that printed.
+What a page takes as given is made by the program of its name in preludes/, before each session of the page.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RUN = ("python", "console")
+PRELUDES = Path(__file__).parent / "preludes"
+NOT_RUN = {ROOT / "docs" / "reference" / "cli.md": "generated; tests/docs/test_cli_reference.py compares it"}
 
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _SAID = re.compile(r"^<!-- snippet: (.*) -->$")
@@ -88,8 +91,16 @@ def sessions(page: Path) -> dict[str, list[Step]]:
     return found
 
 
+def prelude(page: Path) -> Block | None:
+    """What the page takes as given, as code."""
+    program = PRELUDES / f"{page.stem.replace('-', '_')}.py"
+    return Block(program, 0, "python", program.read_text("utf-8")) if program.exists() else None
+
+
 def every_session() -> Iterator[tuple[Path, str]]:
     for page in pages():
+        if page in NOT_RUN:
+            continue
         for name in sessions(page):
             yield page, name
 
