@@ -29,22 +29,18 @@ import psycopg
 from psycopg import sql
 
 from autogen_eventlog.events import EventData, EventType
+from autogen_eventlog.ids import EventIds
 from autogen_eventlog.postgres.ownership import Ownership
 from autogen_eventlog.postgres.schema import prepare
 from autogen_eventlog.postgres.writer import Writer
 
 SCHEMA = "eventlog_benchmark"
+IDS = EventIds()
 PAYLOAD = b'{"content": "' + b"x" * 596 + b'"}'
 
 PLAIN_TABLE = """
-CREATE TABLE plain (LIKE event);
+CREATE TABLE plain (LIKE event INCLUDING INDEXES);
 ALTER TABLE plain ALTER position ADD GENERATED ALWAYS AS IDENTITY, ALTER recorded_at SET DEFAULT clock_timestamp();
-ALTER TABLE plain ADD PRIMARY KEY (stream, version, recorded_at);
-CREATE INDEX ON plain (position);
-CREATE INDEX ON plain (recorded_at);
-CREATE INDEX ON plain (correlation) WHERE correlation IS NOT NULL;
-CREATE INDEX ON plain (cause) WHERE cause IS NOT NULL;
-CREATE INDEX ON plain (stream, version) WHERE type = 'StreamRestored';
 """
 COLUMNS = {
     "version": "bigint", "epoch": "bigint", "id": "uuid", "occurred_at": "timestamptz", "delivery": "bigint",
@@ -67,7 +63,7 @@ class Round:
 def an_event(number: int, cause: EventData | None) -> EventData:
     """A delivery such as a runtime records."""
     return EventData(
-        id=uuid4(),
+        id=IDS.next(),
         type=EventType.MESSAGE_DELIVERED,
         occurred_at=datetime.now(timezone.utc),
         delivery=number,
@@ -77,7 +73,7 @@ def an_event(number: int, cause: EventData | None) -> EventData:
         message_type="benchmarks.writer:Message",
         payload=PAYLOAD,
         cause=cause.id if cause else None,
-        correlation=cause.correlation if cause and cause.correlation else uuid4(),
+        correlation=cause.correlation if cause and cause.correlation else IDS.next(),
         metadata={"tick": number},
     )
 

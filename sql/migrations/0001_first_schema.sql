@@ -121,18 +121,20 @@ CREATE TABLE worker (
 
 -- Appends a batch of events of many streams in one transaction; the only way into `event`.
 --
--- events: in the order of submission. Events of one stream and epoch must be consecutive versions, ascending.
--- Returns one row per (stream, epoch) of the batch, in order of first appearance. accepted: all its events are stored;
--- else none of them is, and found_epoch / found_version say why (0 / 0: nobody has claimed the stream).
+-- events: in the order of submission. Events of one stream are of one epoch and consecutive, ascending versions.
+-- Returns one row per stream. accepted: all its events are stored; else none of them is, and found_epoch /
+-- found_version say why (0 / 0: nobody has claimed the stream; NULL when accepted).
 -- batch_position: position of the batch's event n is batch_position + n, n from 1.
 --
 -- Errors: EL003 positions would go backwards (a restored dump, see raise_position_base); EL004 malformed batch.
--- Locks: the streams' rows in `stream`, FOR NO KEY UPDATE, in order of id, so two writers can't deadlock.
--- Index: stream_pkey.
+-- Locks: the streams' rows in `stream`, by the UPDATE, in order of id as the index gives them. (Two writers with the same
+-- streams, one of them stale, should the order ever differ: deadlock is an error that the writer tries again after.)
+-- Indexes: stream_pkey.
 --
+-- The check is the UPDATE itself: it waits for whoever holds the row, then looks at epoch and version again.
 -- Position = base + (transaction number << 20) + ordinal: no lock, no sequence. A reader that stays below
 -- base + (pg_snapshot_xmin << 20) can't miss a late commit. The transaction number is taken before the clock is read:
--- so who sees no running transaction below a snapshot has seen every event recorded before that snapshot (`settle`).
+-- so who sees no running transaction below a number has seen every event recorded before it was given out (`settle`).
 CREATE FUNCTION append(events event_input[])
 RETURNS TABLE (
     stream text,
@@ -156,19 +158,16 @@ SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan
 SET enable_nestloop = off
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
     transaction_number CONSTANT bigint := pg_current_xact_id()::text::bigint;
     clock CONSTANT timestamptz := clock_timestamp();
-    start_position bigint;
-    highest bigint;
-    heads tid[];
-    ids text[];
-    epochs bigint[];
-    versions bigint[];
-    times timestamptz[];
+    streams CONSTANT text[] := ARRAY(SELECT e.stream FROM unnest(events) AS e GROUP BY e.stream);
+    stored bigint;
+    said record;
 BEGIN
     IF cardinality(events) >= 1 << 20 THEN
         RAISE EXCEPTION 'a batch of % events is too large', cardinality(events)
@@ -177,54 +176,31 @@ BEGIN
 
     -- Whoever raises the base locks the whole of `stream`. We wait for that before this statement's snapshot is taken,
     -- because the tables of a plan are locked first; so the base read here is the raised one.
-    SELECT
-        (SELECT b.base + (transaction_number << 20) FROM position_base AS b),
-        max(l.position), array_agg(l.head), array_agg(l.id), array_agg(l.epoch), array_agg(l.version),
-        array_agg(l.recorded_at)
-    INTO start_position, highest, heads, ids, epochs, versions, times
-    FROM (
-        SELECT s.ctid AS head, s.id, s.epoch, s.version, s.position, s.recorded_at
-        FROM stream AS s
-        WHERE s.id = ANY(ARRAY(SELECT e.stream FROM unnest(events) AS e GROUP BY e.stream))
-        ORDER BY s.id
-        FOR NO KEY UPDATE
-    ) AS l;
-    IF highest > start_position THEN
-        RAISE EXCEPTION 'position % would not be above %', start_position, highest
-            USING ERRCODE = 'EL003',
-            DETAIL = json_build_object('position', start_position, 'highest', highest)::text,
-            HINT = 'This database was restored from another cluster: call raise_position_base().';
-    END IF;
-
     RETURN QUERY
     WITH asked AS (
         SELECT
-            e.stream, e.epoch,
+            e.stream, min(e.epoch) AS epoch, max(e.epoch) AS other_epoch,
             min(e.version) - 1 AS expected, max(e.version) AS last_version, count(*) AS events,
-            min(e.ordinal) AS first_ordinal, max(e.ordinal) AS last_ordinal
+            min(e.ordinal) AS first_ordinal, max(e.ordinal) AS last_ordinal,
+            (SELECT b.base + (transaction_number << 20) FROM position_base AS b) AS batch_position
         FROM unnest(events) WITH ORDINALITY AS e (
             version, epoch, id, occurred_at, delivery, call, stream, type, sender, recipient,
             topic, message_id, message_type, outcome, cause, correlation, metadata, payload, ordinal
         )
-        GROUP BY e.stream, e.epoch
-    ),
-    decided AS MATERIALIZED (
-        SELECT
-            a.stream, a.epoch, a.first_ordinal, a.last_version, start_position + a.last_ordinal AS last_position,
-            coalesce(h.epoch, 0) AS found_epoch, coalesce(h.version, 0) AS found_version,
-            greatest(h.recorded_at, clock) AS recorded_at,
-            coalesce(
-                h.epoch = a.epoch AND h.version = a.expected AND a.last_version = a.expected + a.events, false
-            ) AS accepted
-        FROM asked AS a
-        LEFT JOIN unnest(ids, epochs, versions, times) AS h (id, epoch, version, recorded_at) ON h.id = a.stream
+        GROUP BY e.stream
     ),
     moved AS (
-        -- By ctid: the rows are locked, so they are where they were found.
         UPDATE stream AS s
-        SET version = d.last_version, position = d.last_position, recorded_at = d.recorded_at
-        FROM decided AS d
-        WHERE s.ctid = ANY(heads) AND s.id = d.stream AND d.accepted
+        SET
+            version = a.last_version,
+            position = a.batch_position + a.last_ordinal,
+            recorded_at = greatest(s.recorded_at, clock)
+        FROM asked AS a
+        WHERE
+            s.id = ANY(streams) AND s.id = a.stream
+            AND s.epoch = a.epoch AND s.version = a.expected AND s.position <= a.batch_position
+            AND a.last_version = a.expected + a.events AND a.other_epoch = a.epoch
+        RETURNING s.id, s.epoch, a.first_ordinal, s.version, s.position, s.recorded_at, a.batch_position
     ),
     inserted AS (
         INSERT INTO event (
@@ -232,20 +208,56 @@ BEGIN
             topic, message_id, message_type, outcome, cause, correlation, metadata, payload
         )
         SELECT
-            e.version, start_position + e.ordinal, d.recorded_at, e.epoch, e.id, e.occurred_at,
+            e.version, m.batch_position + e.ordinal, m.recorded_at, e.epoch, e.id, e.occurred_at,
             nullif(e.delivery, 0), nullif(e.call, 0), e.stream, e.type, e.sender, e.recipient,
             e.topic, e.message_id, e.message_type, e.outcome, e.cause, e.correlation, e.metadata, e.payload
         FROM unnest(events) WITH ORDINALITY AS e (
             version, epoch, id, occurred_at, delivery, call, stream, type, sender, recipient,
             topic, message_id, message_type, outcome, cause, correlation, metadata, payload, ordinal
         )
-        INNER JOIN decided AS d ON d.stream = e.stream AND d.epoch = e.epoch AND d.accepted
+        INNER JOIN moved AS m ON m.id = e.stream
     )
     SELECT
-        d.stream, d.epoch, d.accepted, d.found_epoch, d.found_version, d.first_ordinal, d.last_version,
-        d.last_position, d.recorded_at, start_position, clock
-    FROM decided AS d
-    ORDER BY d.first_ordinal;
+        m.id, m.epoch, true, NULL::bigint, NULL::bigint, m.first_ordinal, m.version, m.position, m.recorded_at,
+        m.batch_position, clock
+    FROM moved AS m;
+    GET DIAGNOSTICS stored = ROW_COUNT;
+    IF stored = cardinality(streams) THEN
+        RETURN;
+    END IF;
+
+    -- The rest was refused. A statement of its own sees what the UPDATE may have waited for; our own streams have moved.
+    FOR said IN
+        SELECT
+            e.stream, min(e.epoch) AS epoch, max(e.epoch) AS other_epoch,
+            min(e.version) - 1 AS expected, max(e.version) AS last_version, count(*) AS events,
+            min(e.ordinal) AS first_ordinal,
+            coalesce(max(s.epoch), 0) AS found_epoch, coalesce(max(s.version), 0) AS found_version,
+            max(s.position) AS highest, max(b.base) + (transaction_number << 20) AS batch_position
+        FROM unnest(events) WITH ORDINALITY AS e (
+            version, epoch, id, occurred_at, delivery, call, stream, type, sender, recipient,
+            topic, message_id, message_type, outcome, cause, correlation, metadata, payload, ordinal
+        )
+        CROSS JOIN position_base AS b
+        LEFT JOIN stream AS s ON s.id = e.stream AND s.id = ANY(streams)
+        GROUP BY e.stream
+    LOOP
+        CONTINUE WHEN said.epoch = said.found_epoch AND said.last_version = said.found_version
+            AND said.highest > said.batch_position AND (said.highest >> 20) = (said.batch_position >> 20);
+        IF said.other_epoch <> said.epoch OR said.last_version <> said.expected + said.events THEN
+            RAISE EXCEPTION 'events of stream % are not consecutive under one epoch', said.stream
+                USING ERRCODE = 'EL004', DETAIL = json_build_object('stream', said.stream)::text;
+        END IF;
+        IF said.epoch = said.found_epoch AND said.expected = said.found_version THEN
+            RAISE EXCEPTION 'position % would not be above %', said.batch_position, said.highest
+                USING ERRCODE = 'EL003',
+                DETAIL = json_build_object('position', said.batch_position, 'highest', said.highest)::text,
+                HINT = 'This database was restored from another cluster: call raise_position_base().';
+        END IF;
+        RETURN QUERY SELECT
+            said.stream, said.epoch, false, said.found_epoch, said.found_version, said.first_ordinal,
+            NULL::bigint, NULL::bigint, NULL::timestamptz, said.batch_position, clock;
+    END LOOP;
 END
 $$;
 

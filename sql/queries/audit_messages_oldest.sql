@@ -1,12 +1,13 @@
 -- Deliveries and dropped messages of all streams with how they ended, oldest first: at most `limit` past the cursor
 -- `after` (a position). Every parameter but after, limit and current may be NULL: no such filter. first_stream /
--- last_stream: the range of an agent type. since (inclusive), until (exclusive): recorded_at. current: without
--- abandoned branches. class_name: the short name of the message's class; message_type: the full one. outcome: one of
--- Outcome, or running. branch: for each stream that was restored or forked, the places where its present past jumps
--- back: what has a version between to_version and version (both exclusive) lies on an abandoned branch. done: the
--- delivery's completion, of the present if the delivery is; an abandoned delivery keeps the one it had. producer: who
--- ran the agent then. Run unprepared, so that each combination gets a plan of its own. Indexes: event_position,
--- event_recorded_at, event_correlation, event_cause, event_failed, event_restored, event_activated.
+-- last_stream: the range of an agent type. since (inclusive), until (exclusive): recorded_at. from_position,
+-- to_position: what that means for positions (audit_position_bounds). current: without abandoned branches. class_name:
+-- the short name of the message's class; message_type: the full one. outcome: one of Outcome, or running. branch: for
+-- each stream that was restored or forked, the places where its present past jumps back: what has a version between
+-- to_version and version (both exclusive) lies on an abandoned branch. done: the delivery's completion, of the present
+-- if the delivery is; an abandoned delivery keeps the one it had. producer: who ran the agent then. Run unprepared, so
+-- that each combination gets a plan of its own. Indexes: event_position, event_recorded_at, event_correlation,
+-- event_cause, event_failed, event_restored, event_activated.
 WITH RECURSIVE branch (stream, version, to_version) AS (
     (
         SELECT DISTINCT ON (r.stream)
@@ -68,6 +69,7 @@ LEFT JOIN LATERAL (
 ) AS producer ON e.type = 'MessageDelivered'
 WHERE
     e.type IN ('MessageDelivered', 'MessageDropped') AND e.position > %(after)s
+    AND e.position >= %(from_position)s AND e.position <= %(to_position)s
     AND (
         %(first_stream)s::text IS NULL
         OR (e.type = 'MessageDelivered' AND e.stream >= %(first_stream)s AND e.stream < %(last_stream)s)

@@ -1,8 +1,9 @@
 -- Messages that were accepted and reached nobody so far, of the present, oldest first: at most `limit` past the cursor
 -- `after` (a position). No delivery and no drop names them as cause, and no answer came to the call (an answer without
 -- a delivery: the recipient could not be had, and the sender was told). sender: the agent that sent or published, or
--- the sender that was given from outside. Every parameter but after and limit may be NULL: no such filter. Indexes:
--- event_position, event_cause, event_correlation, event_restored.
+-- the sender that was given from outside. since, until, from_position, to_position: as in audit_messages_newest. Every
+-- parameter but after and limit may be NULL: no such filter. Indexes: event_position, event_cause, event_correlation,
+-- event_restored.
 WITH RECURSIVE branch (stream, version, to_version) AS (
     (
         SELECT DISTINCT ON (r.stream)
@@ -35,6 +36,7 @@ SELECT
 FROM event AS e
 WHERE
     e.type IN ('MessageSent', 'MessagePublished', 'MessageSubmitted') AND e.position > %(after)s
+    AND e.position >= %(from_position)s AND e.position <= %(to_position)s
     AND (%(recipient)s::text IS NULL OR e.recipient = %(recipient)s)
     AND (%(sender)s::text IS NULL OR coalesce(e.sender, e.stream) = %(sender)s)
     AND (%(topic)s::text IS NULL OR e.topic = %(topic)s)

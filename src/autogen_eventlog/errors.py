@@ -347,6 +347,33 @@ class InvalidState(_Fielded):
 
 
 @dataclass(eq=False)
+class EffectOutcomeUnknown(_Fielded):
+    """A tool, model, … was asked, and the process ended before its answer was recorded. It was not asked again (G4)."""
+
+    stream: str
+    kind: str
+    request: str
+    remedy: str
+
+    def message(self) -> str:
+        return (
+            f"stream {self.stream!r}: the outcome of {self.kind} is unknown: it was requested ({self.request}), and the "
+            f"process ended before the answer was recorded. It may have been done, and was not done again. {self.remedy}"
+        )
+
+
+@dataclass(eq=False)
+class RecordedFailure(_Fielded):
+    """An exception of a class that can't be rebuilt from data, with its type and text as recorded."""
+
+    error_type: str
+    text: str
+
+    def message(self) -> str:
+        return self.text or self.error_type
+
+
+@dataclass(eq=False)
 class InstanceEnded(_Fielded):
     """An instance that is no longer the agent (stopped, replaced, viewed, fenced) tried to act."""
 

@@ -30,8 +30,12 @@ class EventType(str, Enum):
     """The answer to `call`: `outcome` replied, raised or cancelled; `message_type` and `payload`."""
     MESSAGE_PUBLISHED = "MessagePublished"
     """The handler published: `delivery`, `topic`, `message_type`, `payload`."""
+    EFFECT_REQUESTED = "EffectRequested"
+    """The handler asked a model, a tool, … : `delivery`, the request in `payload`, `metadata["effect"]`, `["kind"]` and
+    `["request"]` (its digest). It is asked only once this is durable."""
     EFFECT_RECORDED = "EffectRecorded"
-    """A result from outside the runtime that the handler depends on."""
+    """A result from outside that the handler depends on: `metadata["effect"]`, `["kind"]`, `["request"]`; `outcome`
+    replied, raised or cancelled; `message_type` and `payload`. A stream has one for each item, and one for its end."""
     DELIVERY_COMPLETED = "DeliveryCompleted"
     """The handler run `delivery` ended: `outcome` replied, raised or cancelled; the reply in `payload`."""
     DELIVERY_CANCELLED = "DeliveryCancelled"

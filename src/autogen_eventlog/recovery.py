@@ -173,10 +173,10 @@ class Recovery:
         if not segments or segments[0].after_version == 0:
             return None
         first = segments[0]
-        async for event in self._log.reader.read(first.stream, until_version=first.after_version, backwards=True, batch=64):
-            if event.type is EventType.AGENT_ACTIVATED:
-                return event.metadata.get("producer")
-        return None
+        rows = await self._log.reader.pool.fetch(
+            "last_producer", {"stream": first.stream, "version": first.after_version}
+        )
+        return rows[0][0] if rows else None
 
     def _explain(
         self, mismatch: Mismatch, machine: Machine, recorded: dict[str, Any] | None, now: Producer

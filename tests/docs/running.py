@@ -95,7 +95,7 @@ class Session:
             "PATH": f"{self._directory / '.bin'}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT / "src"),
             "EVENTLOG_DSN": self._dsn,
-            "COLUMNS": "110",
+            "COLUMNS": "120",
         }
         ended = subprocess.run(
             ["bash", "-c", command],
@@ -134,6 +134,7 @@ def comparable(text: str) -> str:
 _VARYING = [
     (re.compile(pattern), name)
     for pattern, name in (
+        (r"\d{4}-\d\d-\d\d[T ][\d:.]*…", "<time>"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?[+-]\d\d:\d\d|Z)?", "<time>"),
         (r"\d\d:\d\d:\d\d(\.\d+)?", "<time>"),
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>"),

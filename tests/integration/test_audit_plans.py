@@ -64,6 +64,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], int]] = {
     "failures of one agent": ({"agent": "clerk/7", "outcome": "raised"}, 2000),
     "messages of all agents in a minute": ({"since": MINUTE, "minutes": 1}, 1000),
     "the newest messages of all agents": ({"limit": 10}, 400),
+    "a page of a long span, long ago": ({"since": BEGINNING + timedelta(minutes=9), "minutes": 60, "limit": 10}, 1000),
     "one conversation": ({"correlation": event_id(3, 9)}, 500),
     "what one event led to": ({"cause": event_id(21, 2)}, 50),
     "dropped messages": ({"outcome": "dropped"}, 50),
@@ -155,6 +156,13 @@ async def test_the_answers_on_a_large_log_are_right(filled: str) -> None:
         audit = Audit(pool, Codec())
         [record] = await audit.messages(agent="clerk/7", since=MINUTE, until=MINUTE + timedelta(minutes=1))
         assert (record.id, record.delivered_at, record.sender) == (event_id(5007, 1), MINUTE, "clerk/6")
+        for first, last in ((0, 3), (4000, 4600), (STEPS - 2, STEPS), (STEPS, STEPS + 100)):
+            span = {"since": BEGINNING + timedelta(seconds=first), "until": BEGINNING + timedelta(seconds=last)}
+            expected = [event_id(step, 1) for step in range(first, min(last, STEPS))]
+            for newest_first in (True, False):
+                asked = audit.iterate(newest_first=newest_first, page=250, **span)
+                found = [record.id async for record in asked]
+                assert found == (expected[::-1] if newest_first else expected)
         failures = [record async for record in audit.iterate(outcome="raised", newest_first=False, page=3)]
         assert [record.id for record in failures] == [event_id(step, 1) for step in range(7, STEPS, 1000)]
         chain = await audit.causes(event_id(39, 4))

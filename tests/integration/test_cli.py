@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from autogen_eventlog.cli import app
 from autogen_eventlog.events import EventType
-from tests.integration.store import SCHEMA, fetch
+from tests.integration.store import SCHEMA, an_event, fetch
 from tests.integration.test_audit import TASK, Log, Task, open_log
 
 SHOP = '''
@@ -195,6 +195,17 @@ def test_a_full_page_says_how_to_go_on(cli: Cli) -> None:
     assert option == "--after"
     rest = cli.lines("messages", option, cursor)
     assert [line["version"] for line in rest] == [4, 2]
+
+
+def test_an_export_is_not_bounded_by_a_page(cli: Cli) -> None:
+    async def many(log: Log) -> None:
+        producer = await log.store.claimed("clerk/1")
+        await producer.submit(*(an_event(number + 1, message_id=str(number)) for number in range(1203)))
+
+    record(cli.dsn, many)
+    whole = cli.lines("messages", "--limit", "5000", "--oldest-first")
+    assert [line["message_id"] for line in whole] == [str(number) for number in range(1203)]
+    assert cli.lines("messages", "--limit", "1201", "--oldest-first") == whole[:1201]
 
 
 def test_a_message_in_full_shows_everything_of_it(cli: Cli) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from autogen_core import AgentId, TopicId
 
-from autogen_eventlog.audit.filters import LARGEST, BranchChoice, Filter, check_limit, check_times
+from autogen_eventlog.audit.filters import EVERYWHERE, LARGEST, BranchChoice, Filter, check_limit, check_times
 from autogen_eventlog.audit.records import (
     Activity,
     EffectRecord,
@@ -30,9 +30,9 @@ _PAGE = 1000
 class Audit:
     """Reads; owns nothing, registers nothing, needs no class of the program that wrote the log.
 
-    Every method is one statement (with `agent`, up to three). Pages go on past a cursor: give the `position` of the
-    last record as `after`. Quick whatever the size of the log: one agent, a span of time, a conversation, a cause.
-    Other filters read on until the page is full.
+    Every method is one statement, up to three where an agent or a span of time is given. Pages go on past a cursor:
+    give the `position` of the last record as `after`. Quick whatever the size of the log: one agent, a span of time, a
+    conversation, a cause. Other filters read on until the page is full.
 
     Raises (everywhere):
         InvalidPoint: A time without a zone.
@@ -171,11 +171,12 @@ class Audit:
 
         They are MessageSent, MessagePublished and MessageSubmitted events which no delivery and no drop names as its
         cause. A call that was answered all the same (the recipient could not be had) is settled and not among them. A
-        publication to a topic without subscribers is.
+        publication to a topic without subscribers is; and so is everything that was submitted on AutoGen's own runtime,
+        where the log sees no deliveries.
         """
         check_times(since, until)
         check_limit(limit)
-        parameters = {
+        parameters: dict[str, Any] = {
             "recipient": None if recipient is None else str(recipient),
             "sender": None if sender is None else str(sender),
             "topic": None if topic is None else str(topic),
@@ -185,7 +186,7 @@ class Audit:
             "after": after or 0,
             "limit": limit,
         }
-        return await self._events("audit_undelivered", parameters)
+        return await self._events("audit_undelivered", parameters | await self._positions(since, until))
 
     # -- what led to what -----------------------------------------------------------------------------------------
 
@@ -236,8 +237,10 @@ class Audit:
         check_limit(limit)
         parameters: dict[str, Any] = {"kind": kind, "since": since, "until": until, "after": after or 0, "limit": limit}
         parameters |= {"stream": None, "after_version": 0, "until_version": LARGEST}
-        if agent is not None:
-            parameters |= await self._versions(str(agent), since, until, after, newest_first=False)
+        if agent is None:
+            parameters |= await self._positions(since, until)
+        else:
+            parameters |= EVERYWHERE | await self._versions(str(agent), since, until, after, newest_first=False)
         return [effect_record(event, self._codec) for event in await self._events("audit_recorded_effects", parameters)]
 
     # -- sums -----------------------------------------------------------------------------------------------------
@@ -293,6 +296,7 @@ class Audit:
         order = "newest" if asked.newest_first else "oldest"
         parameters = asked.parameters()
         if asked.stream is None:
+            parameters |= await self._positions(asked.since, asked.until)
             rows = await self._pool.fetch(f"audit_messages_{order}", parameters, prepare=False)
             return [message_record(row, self._codec) for row in rows]
         return await self._messages_to(asked.stream, asked, parameters, f"audit_stream_messages_{order}")
@@ -323,6 +327,13 @@ class Audit:
             prepare=False,
         )
         return {"stream": stream, "after_version": rows[0][0], "until_version": rows[0][1]}
+
+    async def _positions(self, since: datetime | None, until: datetime | None) -> dict[str, int]:
+        """Bounds in time as bounds in position: from_position <= position <= to_position."""
+        if since is None and until is None:
+            return EVERYWHERE
+        rows = await self._pool.fetch("audit_position_bounds", {"since": since, "until": until}, prepare=False)
+        return {"from_position": rows[0][0], "to_position": rows[0][1]}
 
     async def _events(self, name: str, parameters: dict[str, Any]) -> list[RecordedEvent]:
         return [recorded_event(row) for row in await self._pool.fetch(name, parameters, prepare=False)]

@@ -14,6 +14,8 @@ from autogen_eventlog.errors import InvalidPoint
 from autogen_eventlog.events import Outcome
 
 LARGEST = 2**63 - 1
+EVERYWHERE = {"from_position": 0, "to_position": LARGEST}
+"""No bounds in position."""
 RUNNING = "running"
 OUTCOMES = (*(outcome.value for outcome in Outcome), RUNNING)
 BranchChoice = Literal["all", "current"]

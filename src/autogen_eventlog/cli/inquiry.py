@@ -96,9 +96,13 @@ async def agents(settings: Settings, type: str | None, after: str | None, limit:
 
 async def messages(settings: Settings, question: MessageQuestion, *, full: bool) -> None:
     """A page of messages."""
+    output = Output(settings)
     async with reading(settings) as log:
+        if output.for_programs:
+            await _export(output, log, question)
+            return
         records = await log.audit.messages(**question.arguments())
-    _messages(Output(settings), records, question.limit, full=full)
+    _messages(output, records, question.limit, full=full)
 
 
 async def in_flight(settings: Settings, agent: str | None, after: int | None, limit: int, *, full: bool) -> None:
@@ -245,6 +249,17 @@ def _opened(settings: Settings) -> Any:
     return EventLog.open(
         settings.dsn, data_dir=settings.data_dir, schema=settings.schema, unavailable_after=UNAVAILABLE_AFTER
     )
+
+
+async def _export(output: Output, log: ReadLog, question: MessageQuestion) -> None:
+    """As many as were asked for, page by page, whatever their number."""
+    arguments = question.arguments()
+    left = arguments.pop("limit")
+    async for record in log.audit.iterate(**arguments, page=min(left, 500)):
+        output.line(forms.message_form(record))
+        left -= 1
+        if left == 0:
+            return
 
 
 def _messages(output: Output, records: Sequence[MessageRecord], limit: int, *, full: bool) -> None:

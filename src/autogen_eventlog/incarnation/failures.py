@@ -12,8 +12,10 @@ import sys
 import traceback
 from typing import Any, cast
 
+from pydantic_core import ValidationError
+
 from autogen_eventlog.codec import Codec, Encoded
-from autogen_eventlog.errors import NotEncodable, TypeNotAllowed
+from autogen_eventlog.errors import EventLogError, NotEncodable, RecordedFailure, TypeNotAllowed
 
 _TRACEBACK_BOUND = 20_000
 
@@ -21,7 +23,7 @@ _TRACEBACK_BOUND = 20_000
 def encode_failure(codec: Codec, error: BaseException) -> Encoded:
     """An exception's type, text and, as far as they can be recorded exactly, arguments and attributes."""
     name = _type_name(type(error))
-    plain: dict[str, Any] = {"text": _text(error), "args": _encodable(codec, list(error.args))}
+    plain: dict[str, Any] = {"text": _text(error), "args": _encodable(codec, _arguments(error))}
     attributes = {key: value for key, value in vars(error).items() if _fits(codec, value)}
     if attributes:
         plain["attributes"] = attributes
@@ -40,9 +42,45 @@ def decode_failure(codec: Codec, type_name: str, data: bytes, *, where: str) -> 
     if cls is None:
         raise TypeNotAllowed(type_name, where)
     arguments = plain["args"] if plain["args"] is not None else [plain["text"]]
-    error = _layout(cls).__new__(cls, *arguments)
-    error.args = tuple(arguments)
+    try:
+        error = _made(cls, arguments)
+    except (TypeError, ValueError, KeyError):  # a class written in C that only its own code can fill
+        return RecordedFailure(type_name, plain["text"])
     error.__dict__.update(plain.get("attributes", {}))
+    return error
+
+
+def reproducible(codec: Codec, error: BaseException) -> BaseException:
+    """The exception, if it comes back from its record with its type and text; else a `RecordedFailure` with both."""
+    name = _type_name(type(error))
+    try:
+        again = decode_failure(codec, name, encode_failure(codec, error).data, where=name)
+    except EventLogError:
+        return RecordedFailure(name, _text(error))
+    same = type(again) is type(error) and _text(again) == _text(error)
+    return error if same else RecordedFailure(name, _text(error))
+
+
+def _arguments(error: BaseException) -> list[Any]:
+    """What the class is called with to make an equal exception."""
+    if isinstance(error, OSError):
+        return list(cast("tuple[Any, tuple[Any, ...]]", error.__reduce__())[1])  # `args` leaves out the file's name
+    if isinstance(error, ValidationError):
+        return [error.title, [_line_error(dict(line)) for line in error.errors(include_url=False)]]
+    return list(error.args)
+
+
+def _line_error(line: dict[str, Any]) -> dict[str, Any]:
+    context = {key: str(value) if isinstance(value, Exception) else value for key, value in line.get("ctx", {}).items()}
+    return {"type": line["type"], "loc": line["loc"], "input": line["input"], "ctx": context}
+
+
+def _made(cls: type[BaseException], arguments: list[Any]) -> BaseException:
+    if cls is ValidationError:
+        return ValidationError.from_exception_data(*arguments)
+    error = _layout(cls).__new__(cls, *arguments)
+    if not isinstance(error, OSError) or not error.args:
+        error.args = tuple(arguments)
     return error
 
 

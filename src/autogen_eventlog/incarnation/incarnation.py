@@ -26,10 +26,11 @@ from autogen_eventlog.incarnation.failures import (
     decode_failure,
     encode_failure,
     is_cancellation,
+    reproducible,
     traceback_text,
 )
 from autogen_eventlog.incarnation.outbox import Outbox
-from autogen_eventlog.replay.journal import OBSERVATIONS, TICK, HandlerStarted
+from autogen_eventlog.replay.journal import MORE, OBSERVATIONS, TICK, HandlerStarted
 from autogen_eventlog.replay.loop import outside_context
 from autogen_eventlog.replay.machine import Machine, Mismatch, Production
 from autogen_eventlog.replay.session import DELIVERY, Mode, Session
@@ -121,8 +122,12 @@ class Effect:
     number: int
     kind: str
     request: str
-    ask: Callable[[], Awaitable[Any]]
+    ask: Callable[[], Awaitable[Any]] | None
+    """Asks, where the result is all that is recorded. None: the request is an event of its own (`event`)."""
     future: asyncio.Future[Any]
+    event: EventData | None = None
+    resume: Callable[[], None] | None = None
+    """Called as a recovered agent goes live without the result of a recorded request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,10 @@ class Incarnation:
         self.effects: dict[int, Effect] = {}
         self.deliveries: dict[int, Delivery] = {}
         self.effects_asked = 0
+        self.effects_unknown: Callable[[str], str] = lambda kind: "fail"
+        """Whether an effect of a kind whose outcome is unknown is asked again (`retry`) or is an error (`fail`)."""
+        self.effects_own: tuple[type, ...] = ()
+        """Classes of models, tools, memories … that are the agent's own state or code, and no effects."""
         self._deferred: dict[int, tuple[Delivery, Callable[[], Coroutine[Any, Any, Any]]]] = {}
         self._ids = ids
         self._loop = self.session.loop
@@ -166,6 +175,7 @@ class Incarnation:
         self._world: World | None = None
         self._outbox: Outbox | None = None
         self._last_ticket: Awaitable[Any] = DONE
+        self.session.owner = self
         self.session.on_end = self.end
         self.session.on_foreign = self._warn_of_foreign
         self.session.on_past_end = self._past_end
@@ -207,14 +217,18 @@ class Incarnation:
             self.session.go_live()
         if self.on_live is not None:
             self.on_live()
-        for delivery, run in list(self._deferred.values()):
-            self._start(delivery, run)
-        self._deferred.clear()
+        if self._deferred:
+            # Between two callbacks, where replay lets inputs in too: the agent may have come here amid one.
+            waiting = [delivery for delivery, _ in self._deferred.values()]
+            outside_context().run(self._loop.call_soon, lambda: [self.start(delivery) for delivery in waiting])
         for call in list(self.calls.values()):
             call.again = True
             self._let_out(DONE, self._ask_later(call))
         for effect in list(self.effects.values()):
-            self._spawn(self._answer_effect(effect, DONE))
+            if effect.resume is not None:
+                effect.resume()
+            else:
+                self._spawn(self._answer_effect(effect, DONE))
 
     def _past_end(self) -> bool:
         """The code has reached the end of its journal in the middle of a callback: a recovered agent goes live there."""
@@ -532,23 +546,71 @@ class Incarnation:
             self.effects.pop(number, None)
 
     async def _answer_effect(self, effect: Effect, before: Awaitable[Any]) -> None:
+        assert effect.ask is not None
         try:
             await before
             reply, error = await effect.ask(), None
         except BaseException as raised:
             reply, error = None, raised
-        if not self.live or effect.future.done() or effect.number not in self.effects:
+        self.settle_effect(effect, reply, error)
+
+    async def request_effect(
+        self, kind: str, digest: str, payload: Encoded, resume: Callable[[], None]
+    ) -> tuple[Effect, Awaitable[Any]]:
+        """Record that something is asked of the outside, which may be done once the ticket is (G2).
+
+        Args:
+            kind: What is asked, such as `model.create`.
+            digest: Tells this request from others of its kind.
+            payload: The request, for comparison and for people.
+            resume: Called as a recovered agent goes live without the result.
+
+        Raises:
+            EventLogError: The instance is no longer the agent.
+        """
+        number = self.effects_asked
+        self.effects_asked += 1
+        delivery = current_delivery()
+        made = Production(
+            EventType.EFFECT_REQUESTED,
+            message_type=payload.type_name,
+            payload=payload.data,
+            delivery=None if delivery is None else delivery.number,
+        )
+        names = {"effect": number, "kind": kind, "request": digest}
+        event, ticket = await self.produce(made, delivery=delivery, metadata=names)
+        effect = Effect(number, kind, digest, None, self._loop.create_future(), event, resume)
+        self.effects[number] = effect
+        return effect, ticket
+
+    def settle_effect(self, effect: Effect, reply: Any, error: BaseException | None, *, more: bool = False) -> None:
+        """Record the outcome of an effect and give it to the agent. Outcomes that nobody waits for are void.
+
+        The agent is given what was recorded, errors too, so that it sees the same in replay.
+        """
+        if not self.live or effect.future.done() or self.effects.get(effect.number) is not effect:
             return
-        outcome, message = self._outcome(reply, error)
+        outcome, message = self._outcome(reply, None if error is None else reproducible(self.codec, error))
+        metadata: dict[str, Any] = {"effect": effect.number, "kind": effect.kind, "request": effect.request}
+        if error is not None:
+            metadata["traceback"] = traceback_text(error)
+        if more:
+            metadata[MORE] = True
+        request = effect.event
         self._record(
             EventType.EFFECT_RECORDED,
+            delivery=None if request is None else request.delivery,
             message=message,
             outcome=outcome,
-            metadata={"effect": effect.number, "kind": effect.kind, "request": effect.request},
+            cause=None if request is None else request.id,
+            correlation=None if request is None else request.correlation,
+            metadata=metadata,
         )
-        if error is None:
-            reply, error = self._decode(message, outcome, effect.kind)
-        self._settle(effect.future, reply, error)
+        self._settle(effect.future, *self._decode(message, outcome, effect.kind))
+
+    def let_out_effect(self, ticket: Awaitable[Any], departure: Callable[[], Awaitable[Any]]) -> None:
+        """Let something that was requested be done once it is durable."""
+        self._let_out(ticket, departure)
 
     def let_out(self, call: Call, ticket: Awaitable[Any]) -> None:
         """Send a recorded call on its way once it is durable."""

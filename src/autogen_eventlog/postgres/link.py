@@ -24,6 +24,7 @@ from autogen_eventlog.postgres.ticket import Ticket
 
 _INT8 = Struct("!q")
 _POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
+_ZERO = _INT8.pack(0)
 _STATEMENT = b"eventlog_append"
 
 
@@ -140,8 +141,8 @@ def _stream_answer(result: pq.abc.PGresult, row: int) -> StreamAnswer:
         stream=(result.get_value(row, 0) or b"").decode(),
         epoch=_int8(result.get_value(row, 1)),
         accepted=result.get_value(row, 2) == b"\x01",
-        found_epoch=_int8(result.get_value(row, 3)),
-        found_version=_int8(result.get_value(row, 4)),
+        found_epoch=_int8(result.get_value(row, 3) or _ZERO),
+        found_version=_int8(result.get_value(row, 4) or _ZERO),
         recorded_at=None if recorded_at is None else _time(recorded_at),
     )
 

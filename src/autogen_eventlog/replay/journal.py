@@ -16,6 +16,8 @@ from autogen_eventlog.events import EventType, RecordedEvent
 
 TICK: Final = "tick"
 OBSERVATIONS: Final = "observations"
+MORE: Final = "more"
+"""Marks an `EffectRecorded` after which others of the same request follow (an item of a stream)."""
 
 _TIMER, _READING, _START, _FOREIGN = "t", "r", "s", "f"
 
@@ -89,7 +91,14 @@ INPUTS: Final = frozenset(
 )
 """What comes to the agent from outside: replay injects it at its tick."""
 
-OUTPUTS: Final = frozenset({EventType.MESSAGE_SENT, EventType.MESSAGE_PUBLISHED, EventType.DELIVERY_COMPLETED})
+OUTPUTS: Final = frozenset(
+    {
+        EventType.MESSAGE_SENT,
+        EventType.MESSAGE_PUBLISHED,
+        EventType.EFFECT_REQUESTED,
+        EventType.DELIVERY_COMPLETED,
+    }
+)
 """What the agent does: replay expects it at its tick, with the same content."""
 
 

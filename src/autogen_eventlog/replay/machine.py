@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from autogen_eventlog.events import EventData, EventType, Outcome, RecordedEvent
 from autogen_eventlog.replay.journal import (
     INPUTS,
+    MORE,
     OUTPUTS,
     Entry,
     ForeignWakeup,
@@ -146,8 +147,11 @@ class Machine:
             Mismatch: The journal has something else here.
         """
         entry = self._entries[0] if self._entries else None
-        if not isinstance(entry, Happened) or not made.matches(entry.event):
+        if not isinstance(entry, Happened):
             raise self._mismatch(describe(made))
+        if not made.matches(entry.event):
+            recorded, produced = describe_both(entry.event, made)
+            raise Mismatch(entry.event.version, f"{recorded} at tick {entry.tick}", produced)
         if entry.tick != self.tick:
             if self._order is None:
                 raise self._mismatch(f"{describe(made)} at tick {self.tick} instead of tick {entry.tick}")
@@ -240,9 +244,9 @@ class _Order:
                 self._deliveries += 1
             case EventType.DELIVERY_COMPLETED:
                 self._deliveries, self._asked = self._deliveries - 1, 0
-            case EventType.MESSAGE_SENT:
+            case EventType.MESSAGE_SENT | EventType.EFFECT_REQUESTED:
                 self._asked += 1
-            case EventType.REPLY_RECEIVED:
+            case EventType.REPLY_RECEIVED | EventType.EFFECT_RECORDED if MORE not in entry.event.metadata:
                 self._asked = max(0, self._asked - 1)
             case _:
                 pass
@@ -273,8 +277,16 @@ def _describe_entry(entry: Entry) -> str:
             return f"a wake-up from outside the log at tick {entry.tick}"
 
 
-def describe(event: EventData | Production) -> str:
-    """An event in a few words, for errors."""
+def describe_both(recorded: EventData, made: Production) -> tuple[str, str]:
+    """Two events in a few words, with their payloads from shortly before the first place where they differ."""
+    pairs = enumerate(zip(recorded.payload or b"", made.payload or b"", strict=False))
+    differs = next((index for index, (left, right) in pairs if left != right), 0)
+    start = 0 if differs < _TEXT_BOUND // 2 else differs - _TEXT_BOUND // 4
+    return describe(recorded, start), describe(made, start)
+
+
+def describe(event: EventData | Production, start: int = 0) -> str:
+    """An event in a few words, for errors; its payload from the byte `start` on."""
     parts = [event.type.value]
     if event.outcome is not None:
         parts.append(event.outcome.value)
@@ -285,6 +297,6 @@ def describe(event: EventData | Production) -> str:
     if event.message_type is not None:
         parts.append(event.message_type)
     if event.payload is not None:
-        text = event.payload.decode("utf-8", "replace")
+        text = ("…" if start else "") + event.payload[start:].decode("utf-8", "replace")
         parts.append(text if len(text) <= _TEXT_BOUND else text[:_TEXT_BOUND] + "…")
     return " ".join(parts)

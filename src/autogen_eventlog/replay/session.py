@@ -82,6 +82,8 @@ class Session:
 
     def __init__(self, stream: str, *, machine: Machine | None = None, tick: int = 0, timers: int = 0) -> None:
         self.stream = stream
+        self.owner: object = None
+        """Whose session it is (an incarnation)."""
         self.loop = asyncio.get_running_loop()
         self.machine = machine
         self.mode = Mode.LIVE if machine is None else Mode.FOLLOWING

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from autogen_core import Agent, AgentId, AgentInstantiationContext, AgentRuntime
 
 from autogen_eventlog.codec import TypeRegistry
+from autogen_eventlog.effects import boundaries_of, capture
 from autogen_eventlog.errors import NotRestorable
 from autogen_eventlog.incarnation.facade import RuntimeFacade
 from autogen_eventlog.incarnation.incarnation import Incarnation
@@ -62,6 +63,7 @@ class FactoryBlueprint:
             )
         agent: Agent = made
         self._allow(type(agent))
+        capture(agent, incarnation)
         return agent
 
     def _allow(self, cls: type) -> None:
@@ -94,6 +96,7 @@ class InstanceBlueprint:
         if self._instance is not None and incarnation.continues:
             first, self._instance = self._instance, None
             self.facade.attach(incarnation)
+            capture(first, incarnation)
             return first
         copied = _copy(self._pristine)
         if copied is None:
@@ -102,6 +105,7 @@ class InstanceBlueprint:
         facade = RuntimeFacade(runtime)
         facade.attach(incarnation)
         await copied.bind_id_and_runtime(agent_id, facade)
+        capture(copied, incarnation)
         return copied
 
 
@@ -130,6 +134,6 @@ def _copy(instance: Agent | None) -> Agent | None:
     if instance is None:
         return None
     try:
-        return copy.deepcopy(instance)
+        return copy.deepcopy(instance, boundaries_of(instance))
     except Exception:  # a client, a lock, whatever it holds: said when a copy is needed (InstanceBlueprint.build)
         return None

@@ -16,6 +16,7 @@ OLDEST = (0, 7, 5)
 BELOW = (0, 8, 0)
 
 INTERNALS = (
+    "SingleThreadedAgentRuntime._message_queue.join, _run_context (idle means that nothing is being recorded either)",
     "SingleThreadedAgentRuntime._message_queue.task_done (a dropped message is never counted as done: T7)",
     "SingleThreadedAgentRuntime._try_serialize (raises TypeError to the sender for what JSON can't hold: T17)",
     "SingleThreadedAgentRuntime._create_otel_attributes (serialises each message twice, with tracing off or on)",

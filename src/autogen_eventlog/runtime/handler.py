@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from autogen_core import AgentId, DefaultInterventionHandler, DropMessage, InterventionHandler, MessageContext
 
+from autogen_eventlog.effects import Decision, UnknownEffects
 from autogen_eventlog.errors import RecordingIncomplete
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.submissions import Submissions
@@ -30,6 +31,15 @@ class EventLogHandler(DefaultInterventionHandler):
             `load_state`. None: no snapshots.
         takeover: Take agents even from a worker that is alive. For people who know that it must be stopped.
         restore_timeout: Seconds that restoring an agent waits for its running deliveries.
+        effects_unknown: What to do, when an agent is recovered, with a model, tool, … that was asked and whose answer the
+            process did not live to record: `"retry"` asks again, `"fail"` gives the agent `EffectOutcomeUnknown`. One for
+            all, or by kind (`{"tool": "retry", "memory.add": "fail"}`). Default: models, memory queries and listings are
+            asked again, tools and code executors fail (docs/explanation/effects.md).
+        effects_own: Classes of tools, memories, … that are no more than state of the agents they hang on, as AutoGen's
+            `ListMemory` is. They are not recorded: replay runs them again.
+
+    Raises:
+        ValueError: An argument is not one of those named here.
     """
 
     def __init__(
@@ -40,6 +50,8 @@ class EventLogHandler(DefaultInterventionHandler):
         snapshot_every: int | None = 1000,
         takeover: bool = False,
         restore_timeout: float = 30.0,
+        effects_unknown: Decision | Mapping[str, Decision] | None = None,
+        effects_own: Sequence[type] = (),
     ) -> None:
         if durability not in ("output", "strict"):
             raise ValueError(f"durability is 'output' or 'strict', not {durability!r}")
@@ -50,6 +62,8 @@ class EventLogHandler(DefaultInterventionHandler):
         self.snapshot_every = snapshot_every
         self.takeover = takeover
         self.restore_timeout = restore_timeout
+        self.effects_unknown = UnknownEffects(effects_unknown)
+        self.effects_own = tuple(effects_own)
         self.submissions = Submissions(log)
         self._runtime: Any = None
 

@@ -32,6 +32,7 @@ from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBluepri
 from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers
 from autogen_eventlog.runtime.identity import Identity, TracedId
 from autogen_eventlog.runtime.interventions import InterventionChain
+from autogen_eventlog.runtime.passage import Passage
 from autogen_eventlog.runtime.reports import RestoreReport
 from autogen_eventlog.runtime.shell import JournaledAgent, Surroundings, shell_class
 from autogen_eventlog.runtime.submissions import Submission
@@ -83,6 +84,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             self._tracer_helper = QuietTracing(self._tracer_helper, tracer_provider)  # type: ignore[assignment]
         self._messages_stay = not others
         """Nothing between sender and recipient can change a message."""
+        self._entering = Passage()
+        """Messages from outside that are being recorded, before AutoGen's queue has them."""
         self._shells: dict[AgentId, JournaledAgent] = {}
         self._blueprints: dict[str, FactoryBlueprint] = {}
         if self._handler is not None:
@@ -178,7 +181,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_id: str | None = None,
     ) -> Any:
         if self._handler is not None and not isinstance(message_id, TracedId):
-            encoded = await self._accept(message, recipient=str(recipient), message_id=message_id)
+            with self._entering:
+                encoded = await self._accept(message, recipient=str(recipient), message_id=message_id)
             submission = self._handler.submissions.hold(
                 encoded, sender=None if sender is None else str(sender), message_id=message_id, recipient=str(recipient)
             )
@@ -204,12 +208,13 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_id: str | None = None,
     ) -> None:
         if self._handler is not None and not isinstance(message_id, TracedId):
-            encoded = await self._accept(message, topic=str(topic_id), message_id=message_id)
-            event, ticket = self._handler.submissions.submit(
-                encoded, sender=None if sender is None else str(sender), message_id=message_id, topic=str(topic_id)
-            )
-            message_id = self._traced_submission(event, message, encoded, None)
-            await ticket  # a publication has no answer: that it returns is all that says it was accepted
+            with self._entering:
+                encoded = await self._accept(message, topic=str(topic_id), message_id=message_id)
+                event, ticket = self._handler.submissions.submit(
+                    encoded, sender=None if sender is None else str(sender), message_id=message_id, topic=str(topic_id)
+                )
+                message_id = self._traced_submission(event, message, encoded, None)
+                await ticket  # a publication has no answer: that it returns is all that says it was accepted
         await super().publish_message(
             message, topic_id, sender=sender, cancellation_token=cancellation_token, message_id=message_id
         )
@@ -443,6 +448,13 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         await self._flush()
 
     async def stop_when_idle(self) -> None:
+        # AutoGen's queue has a message as soon as it is sent; here it is recorded first, and the runtime is not idle
+        # meanwhile. Once both are empty, AutoGen's own call stops the runtime without waiting for anything.
+        while self._run_context is not None:
+            await self._message_queue.join()
+            if self._entering.is_clear:
+                break
+            await self._entering.cleared()
         await super().stop_when_idle()
         await self._flush()
 

@@ -311,7 +311,10 @@ class JournaledAgent:
     # -- instances ------------------------------------------------------------------------------------------------
 
     def _new_incarnation(self, machine: Machine | None) -> Incarnation:
-        return Incarnation(self._id, codec=self._log.codec, ids=self._around.ids, machine=machine)
+        incarnation = Incarnation(self._id, codec=self._log.codec, ids=self._around.ids, machine=machine)
+        incarnation.effects_unknown = self._around.handler.effects_unknown.decide
+        incarnation.effects_own = self._around.handler.effects_own
+        return incarnation
 
     async def _build(self, incarnation: Incarnation) -> Agent:
         return await self.blueprint.build(self._id, incarnation, self._around.runtime)

@@ -13,9 +13,11 @@ from autogen_core import AgentRuntime, CancellationToken
 
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import NotEncodable
+from autogen_eventlog.incarnation.boundary import Boundary
 
 _WIRING = (
     AgentRuntime,
+    Boundary,
     CancellationToken,
     logging.Logger,
     logging.LoggerAdapter,

@@ -1,0 +1,17 @@
+-- Appends an application's events through `append`, from arrays of one element an event (states: binary). Returns one row
+-- a stream; where one is not accepted, the transaction must be rolled back, because an application's batch is whole.
+-- Locks: see `append`.
+SELECT
+    a.stream, a.epoch, a.accepted, a.found_epoch, a.found_version, a.batch_position
+FROM append(ARRAY(
+    SELECT
+        ROW(
+            n.version, n.epoch, n.id, %(occurred_at)s, 0, 0, n.stream, %(type)s, NULL, NULL, NULL, NULL, n.topic, NULL,
+            NULL, NULL, n.metadata, n.state
+        )::event_input
+    FROM unnest(
+        %(streams)s::text[], %(versions)s::bigint[], %(epochs)s::bigint[], %(ids)s::uuid[], %(topics)s::text[],
+        %(metadata)s::json[], %(states)b::bytea[]
+    ) WITH ORDINALITY AS n (stream, version, epoch, id, topic, metadata, state, ordinal)
+    ORDER BY n.ordinal
+)) AS a

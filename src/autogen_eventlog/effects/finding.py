@@ -1,0 +1,210 @@
+"""Where an instance's boundaries hang: in attributes, slots and containers of the agent and of what is its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from autogen_core import Agent, BaseAgent, CancellationToken, ComponentBase
+from pydantic import BaseModel
+
+from autogen_eventlog.effects.boundaries import family_of, is_own_state
+from autogen_eventlog.incarnation.boundary import Boundary
+
+LIMIT: Final = 20_000
+"""Objects that are looked at. An agent that is made with more is not searched to its end."""
+
+_AUTOGEN: Final = frozenset({"autogen_core", "autogen_agentchat", "autogen_ext"})
+_NO_STATE: Final = (type, types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType, CancellationToken)
+_PLAIN: Final = (str, bytes, int, float, complex, type(None))
+_CONTAINERS: Final = (list, tuple, dict, deque)
+
+
+@dataclasses.dataclass(slots=True)
+class Found:
+    """What hangs on an instance."""
+
+    holders: list[Any] = dataclasses.field(default_factory=list[Any])
+    """The agent and what is its own: objects whose attributes may be set."""
+    containers: dict[int, Any] = dataclasses.field(default_factory=dict[int, Any])
+    """Built-in containers, by id."""
+    boundaries: dict[int, Any] = dataclasses.field(default_factory=dict[int, Any])
+    """Objects that stand-ins take the place of, by id."""
+    stand_ins: list[Any] = dataclasses.field(default_factory=list[Any])
+    """Stand-ins that hang there already, on an AgentChat agent that other instances have too."""
+    threaded: list[Any] = dataclasses.field(default_factory=list[Any])
+    """Tools of the agent's own code whose function AutoGen runs in a thread, which replay can't repeat."""
+    complete: bool = True
+
+
+def find(agent: Agent, own: tuple[type, ...] = ()) -> Found:
+    """Search an instance, each object once, in a fixed order.
+
+    Args:
+        own: Classes of boundaries that are the agent's own state.
+    """
+    return _Search(own).run(agent)
+
+
+class _Search:
+    def __init__(self, own: tuple[type, ...]) -> None:
+        self._own = own
+        self._found = Found()
+        self._packages: set[str] = set()
+        self._seen: dict[int, Any] = {}
+        self._pending: deque[Any] = deque()
+
+    def run(self, agent: Agent) -> Found:
+        self._hold(agent)
+        while self._pending:
+            for child in children(self._pending.popleft()):
+                self._meet(child)
+            if len(self._seen) > LIMIT:
+                self._found.complete = False
+                break
+        return self._found
+
+    def _meet(self, value: Any) -> None:
+        if isinstance(value, _PLAIN) or id(value) in self._seen:
+            return
+        self._seen[id(value)] = value  # kept, so that no other object gets its id
+        if isinstance(value, Boundary):
+            self._found.stand_ins.append(value)
+        elif type(value) in _CONTAINERS or isinstance(value, tuple):
+            self._found.containers[id(value)] = value
+            self._pending.append(value)
+        elif family_of(value) is not None:
+            self._meet_boundary(value)
+        elif self._is_own(value):
+            self._hold(value)
+
+    def _meet_boundary(self, value: Any) -> None:
+        agents = list(agents_behind(value))
+        if isinstance(value, self._own) or is_own_state(value) or agents:
+            if agents and runs_in_thread(value):
+                self._found.threaded.append(value)
+            self._hold(value)
+            for agent in agents:
+                self._meet(agent)
+        else:
+            self._found.boundaries[id(value)] = value
+
+    def _hold(self, value: Any) -> None:
+        self._seen[id(value)] = value
+        self._packages |= {_package(base) for base in type(value).__mro__} - _AUTOGEN - sys.stdlib_module_names
+        self._found.holders.append(value)
+        self._pending.append(value)
+
+    def _is_own(self, value: Any) -> bool:
+        """Whether it is a part of the agent: of AutoGen's, of the packages that the agent's classes are of, or plain."""
+        cls = type(value)
+        if isinstance(value, _NO_STATE) or _is_runtime(cls):
+            return False
+        if isinstance(value, BaseModel):
+            return _package(cls) in self._packages
+        if isinstance(value, types.SimpleNamespace) or dataclasses.is_dataclass(value):
+            return True
+        packages = {_package(base) for base in cls.__mro__}
+        return bool(packages & _AUTOGEN) or _package(cls) in self._packages
+
+
+def children(value: Any) -> Iterator[Any]:
+    """What hangs directly on an object or in a container."""
+    if isinstance(value, dict):
+        yield from cast("dict[Any, Any]", value).values()
+    elif isinstance(value, list | tuple | deque):
+        yield from cast("list[Any]", value)
+    else:
+        yield from attributes(value).values()
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """The attributes of an object itself, in `__dict__` and slots."""
+    found: dict[str, Any] = dict(getattr(value, "__dict__", {}))
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if not name.startswith("__") and hasattr(value, name):
+                found[name] = getattr(value, name)
+    return found
+
+
+def agents_behind(boundary: Any) -> Iterator[Any]:
+    """Agents and teams that a tool (or other boundary) works on: one that does is their own code, not the outside."""
+    for value in attributes(boundary).values():
+        if _is_agent(value):
+            yield value
+        elif callable(value) and not isinstance(value, type):
+            yield from _agents_of_function(value, depth=3)
+
+
+def runs_in_thread(tool: Any) -> bool:
+    """Whether AutoGen's FunctionTool runs the tool's function in a thread: those that are not coroutine functions."""
+    function = getattr(tool, "_func", None)
+    return function is not None and not _is_coroutine_function(function)
+
+
+def _is_coroutine_function(function: Any) -> bool:
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    code: types.CodeType | None = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code is not None and bool(code.co_flags & 0x80)
+
+
+def _agents_of_function(function: Any, depth: int) -> Iterator[Any]:
+    if depth == 0:
+        return
+    for value in _bound_to(function):
+        if _is_agent(value):
+            yield value
+        elif callable(value) and not isinstance(value, type):
+            yield from _agents_of_function(value, depth - 1)
+
+
+def _bound_to(function: Any) -> Iterator[Any]:
+    if isinstance(function, functools.partial):
+        partial = cast("functools.partial[Any]", function)
+        yield from (partial.func, *partial.args, *partial.keywords.values())
+    if isinstance(function, types.MethodType):
+        yield function.__self__
+        function = function.__func__
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # a variable that is not set yet
+            continue
+
+
+def _is_agent(value: Any) -> bool:
+    if isinstance(value, BaseAgent):
+        return True
+    return isinstance(value, ComponentBase) and getattr(type(value), "component_type", None) in ("agent", "team")
+
+
+def _is_runtime(cls: type) -> bool:
+    return all(hasattr(cls, name) for name in ("register_factory", "send_message", "add_subscription"))
+
+
+def _package(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
+
+
+def reached(found: Found, targets: Mapping[int, Any]) -> set[int]:
+    """The ids of the containers in which, at any depth of containers, one of the targets lies."""
+    above: dict[int, list[int]] = {}
+    for key, container in found.containers.items():
+        for child in children(container):
+            if id(child) in found.containers or id(child) in targets:
+                above.setdefault(id(child), []).append(key)
+    pending, done = list(targets), set[int]()
+    while pending:
+        for key in above.get(pending.pop(), ()):
+            if key not in done:
+                done.add(key)
+                pending.append(key)
+    return done

@@ -1,0 +1,67 @@
+"""What becomes of an effect that was requested, and whose result no log holds: the process ended in between (G4, G8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, get_args
+
+Decision = Literal["retry", "fail"]
+
+FAMILIES: Final = ("model", "tool", "workbench", "executor", "memory")
+
+_DEFAULTS: Final[dict[str, Decision]] = {
+    "model": "retry",
+    "tool": "fail",
+    "workbench": "fail",
+    "workbench.list_tools": "retry",
+    "executor": "fail",
+    "memory": "fail",
+    "memory.query": "retry",
+    "memory.update_context": "retry",
+}
+
+_REPEATABLE: Final = frozenset({"start", "stop", "close", "save_state", "save_state_json"})
+"""Opening, closing and reading do no harm twice."""
+
+
+class UnknownEffects:
+    """The policy, by kind.
+
+    Args:
+        setting: One decision for all kinds, or decisions by family (`tool`) or kind (`memory.query`), over the defaults:
+            models, memory queries and listings are asked again, everything else is an error in the agent.
+
+    Raises:
+        ValueError: A decision or a kind that does not exist.
+    """
+
+    def __init__(self, setting: Decision | Mapping[str, Decision] | None = None) -> None:
+        self._for_all: Decision | None = None
+        self._by_kind: Mapping[str, Decision] = {}
+        if isinstance(setting, str):
+            self._for_all = _checked(setting)
+        elif setting is not None:
+            self._by_kind = {_checked_kind(kind): _checked(decision) for kind, decision in setting.items()}
+
+    def decide(self, kind: str) -> Decision:
+        """`retry`: ask again. `fail`: the agent gets `EffectOutcomeUnknown`."""
+        if self._for_all is not None:
+            return self._for_all
+        family, _, method = kind.partition(".")
+        given = self._by_kind.get(kind) or self._by_kind.get(family)
+        if given is not None:
+            return given
+        return "retry" if method in _REPEATABLE else _DEFAULTS.get(kind) or _DEFAULTS.get(family) or "fail"
+
+
+def _checked(decision: str) -> Decision:
+    for known in get_args(Decision):
+        if decision == known:
+            return known
+    raise ValueError(f"effects_unknown is 'retry' or 'fail' for a kind, not {decision!r}")
+
+
+def _checked_kind(kind: str) -> str:
+    if kind.partition(".")[0] not in FAMILIES:
+        raise ValueError(f"effects_unknown names {kind!r}; the kinds are {', '.join(FAMILIES)}, and 'memory.query' and such")
+    return kind
