@@ -282,7 +282,7 @@ def error_part(cls: type[Exception]) -> Iterator[str]:
         yield f"```text\n{textwrap.fill(str(sample(cls)), 110, break_long_words=False, break_on_hyphens=False)}\n```\n"
     raisers = sorted(raised_by(cls.__name__))
     if raisers:
-        yield f"Said to be raised by: {', '.join(f'`{name}`' for name in raisers)}.\n"
+        yield f"Raised by: {', '.join(f'`{name}`' for name in raisers)}.\n"
 
 
 def sample(cls: Any) -> Exception:

@@ -86,6 +86,8 @@ async def tour(dsn: str | None, data_dir: Path | None) -> None:
         check(recovered.sold == {"pear": 35, "plum": 12}, "every order was counted once")
         console.print(f"It went on by itself and was packed once: stock {warehouse.stock}, revenue {recovered.revenue}")
         console.print(await runtime.send_message(shop.Order(4, "plum", 8), CLERK))
+        check(shop.asked == ["plum"], "the price tool was asked for the new order alone")
+        console.print("The price tool was asked for order 4 alone: the log answered for the first three.")
 
         section("The past: as of any time, version or position")
         for event in await answered(log):

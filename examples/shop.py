@@ -101,8 +101,13 @@ class Chart(RoutedAgent):
         self.ranking[message.item] += message.quantity
 
 
-async def price(item: str, quantity: int) -> str:
-    """The price of a quantity of an item. It depends on its arguments alone."""
+asked: list[str] = []
+"""What this process asked the price tool; the world outside, as far as the agents are concerned."""
+
+
+def price(item: str, quantity: int) -> str:
+    """The price of a quantity of an item."""
+    asked.append(item)
     return str({"pear": Decimal("0.70"), "plum": Decimal("0.25")}[item] * quantity)
 
 

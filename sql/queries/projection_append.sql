@@ -6,8 +6,8 @@ SELECT
 FROM append(ARRAY(
     SELECT
         ROW(
-            n.version, n.epoch, n.id, %(occurred_at)s, 0, 0, n.stream, %(type)s, NULL, NULL, NULL, NULL, n.topic, NULL,
-            NULL, NULL, n.metadata, n.state
+            n.version, n.epoch, n.id, %(occurred_at)s::timestamptz, 0, 0, n.stream, %(type)s::text,
+            NULL, NULL, NULL, NULL, n.topic, NULL, NULL, NULL, n.metadata, n.state
         )::event_input
     FROM unnest(
         %(streams)s::text[], %(versions)s::bigint[], %(epochs)s::bigint[], %(ids)s::uuid[], %(topics)s::text[],

@@ -170,3 +170,11 @@ async def test_the_answers_on_a_large_log_are_right(filled: str) -> None:
         assert chain[0].id == event_id(20, 1) and len(chain) == 40
         assert len(await audit.effects(event_id(20, 1))) == 79
         assert await audit.undelivered() == []  # every call was answered
+
+
+@pytest.mark.parametrize("name", ["audit_messages", "audit_stream_messages"])
+def test_the_newest_and_the_oldest_first_differ_in_direction_only(name: str) -> None:
+    newest, oldest = query(f"{name}_newest").decode(), query(f"{name}_oldest").decode()
+    turned = newest.replace("e.position < %(after)s", "e.position > %(after)s")
+    assert turned.replace(" DESC\nLIMIT %(limit)s", " ASC\nLIMIT %(limit)s") == oldest
+    assert newest != oldest

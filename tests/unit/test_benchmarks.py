@@ -6,7 +6,6 @@ import asyncio
 import json
 
 import pytest
-
 from benchmarks.machine import look
 from benchmarks.page import filled
 from benchmarks.report import Aim, Report, Table, report_markdown
@@ -33,7 +32,14 @@ def test_the_page_has_a_place_for_every_benchmark() -> None:
 
 
 def test_text_round_the_tables_stays() -> None:
-    machine = {"cpu": "c", "cores": 2, "python": "p", "postgres": "q", "fdatasync_milliseconds": 0.1, "measured_at": "t"}
+    machine = {
+        "cpu": "c",
+        "cores": 2,
+        "python": "p",
+        "postgres": "q",
+        "fdatasync_milliseconds": 0.1,
+        "measured_at": "t",
+    }
     result = Report([Table("T.", ("a",), [[1]])], [Aim("w", 2.0, 1.0)]).as_json() | {"machine": machine}
     places = "<!-- x: begin -->old<!-- x: end -->", "<!-- aims: begin --><!-- aims: end -->"
     once = filled(f"before {places[0]} between {places[1]} after", {"x": result})

@@ -36,7 +36,8 @@ def request(codec: Codec, kind: str, arguments: Mapping[str, Any]) -> Request:
     except NotEncodable:
         data = codec.encode(_described(codec, named), where=kind).data
     digest = hashlib.sha256(data).hexdigest()[:32]
-    text = b'{"kind":%s,"digest":"%s",%s}' % (json.dumps(kind).encode(), digest.encode(), _readable(data))
+    # The digest comes last: a divergence is shown from the first place where two requests differ.
+    text = b'{"kind":%s,%s,"digest":"%s"}' % (json.dumps(kind).encode(), _readable(data), digest.encode())
     return Request(digest, Encoded("builtins:dict", text))
 
 

@@ -10,8 +10,9 @@ from threading import BoundedSemaphore, Event, Lock
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg import pq
 
-from autogen_eventlog.errors import DatabaseUnavailable, LogClosed
+from autogen_eventlog.errors import DatabaseUnavailable, EventLogError, LogClosed
 from autogen_eventlog.postgres.session import EnsureServer, is_transient, keep_alive, schema_error, server_of
 from autogen_eventlog.postgres.sql import query
 
@@ -20,6 +21,16 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 _FIRST_DELAY_SECONDS = 0.02
 _LONGEST_DELAY_SECONDS = 1.0
+
+
+class BlockingCall(EventLogError):
+    """A call that waits for the database was made where an event loop runs, which it would stop. Nothing was done."""
+
+    def __str__(self) -> str:
+        return (
+            "this call waits for the database and would stop the running event loop. Make it in a thread: "
+            "`await asyncio.to_thread(...)`"
+        )
 
 
 class BlockingPool:
@@ -62,7 +73,7 @@ class BlockingPool:
             DatabaseUnavailable: no attempt came through within the bound, or before `interrupted` was set.
             SchemaError: the schema isn't there, or is closed to this role.
             LogClosed: the pool is closed.
-            RuntimeError: called on the thread of a running event loop, which it would stop.
+            BlockingCall: called on the thread of a running event loop.
         """
         _refuse_on_an_event_loop()
         ends = time.monotonic() + self._unavailable_after
@@ -88,16 +99,10 @@ class BlockingPool:
     def _once(self, attempt: Callable[[Connection], T]) -> T:
         with self._slots:
             connection = self._take()
-            healthy = False
             try:
-                result = attempt(connection)
-                healthy = True
-                return result
-            except psycopg.Error:
-                healthy = not connection.broken
-                raise
+                return attempt(connection)
             finally:
-                self._give_back(connection, healthy)
+                self._give_back(connection)
 
     def _take(self) -> Connection:
         with self._lock:
@@ -115,9 +120,10 @@ class BlockingPool:
             raise
         return connection
 
-    def _give_back(self, connection: Connection, healthy: bool) -> None:
+    def _give_back(self, connection: Connection) -> None:
+        at_rest = connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
         with self._lock:
-            if healthy and not self._closed:
+            if at_rest and not self._closed:
                 self._idle.append(connection)
                 return
         connection.close()
@@ -135,7 +141,4 @@ def _refuse_on_an_event_loop() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise RuntimeError(
-        "this call waits for the database and would stop the running event loop. Call it in a thread of its own: "
-        "`await asyncio.to_thread(...)`"
-    )
+    raise BlockingCall

@@ -17,7 +17,7 @@ from typing import Any
 
 from autogen_core import Agent, AgentId, AgentMetadata, AgentRuntime, CancellationToken, MessageContext
 
-from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError
+from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError, InstanceEnded
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
 from autogen_eventlog.ids import LONGEST_STREAM, check_text
 from autogen_eventlog.incarnation.failures import decode_failure
@@ -32,7 +32,7 @@ from autogen_eventlog.incarnation.incarnation import (
 )
 from autogen_eventlog.incarnation.outbox import Outbox
 from autogen_eventlog.incarnation.producer import producer_of
-from autogen_eventlog.lineage import Lineage, lineage
+from autogen_eventlog.lineage import lineage
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.records import MessageFilter
 from autogen_eventlog.recovery import Progress, Recovered, Recovery
@@ -172,9 +172,10 @@ class JournaledAgent:
         try:
             return await delivery.done
         except asyncio.CancelledError:
-            if incarnation.ended:
+            if incarnation.ended or delivery.number not in incarnation.deliveries:
                 raise
-            delivery.done = asyncio.get_running_loop().create_future()
+            if delivery.done.cancelled():  # two callers may wait for one delivery (`_join`)
+                delivery.done = asyncio.get_running_loop().create_future()
             incarnation.cancel(delivery, by="task")
             try:
                 return await delivery.done
@@ -203,11 +204,17 @@ class JournaledAgent:
         for event in found:
             if past.holds(self.stream, event.version):
                 running = incarnation.deliveries.get(event.version)
-                return running or await self._ended_delivery(event, past)
+                return running or await self._ended_delivery(incarnation, event)
         return None
 
-    async def _ended_delivery(self, delivered: RecordedEvent, past: Lineage) -> Delivery:
-        """A delivery from the log, with the outcome that it had in the agent's past."""
+    async def _ended_delivery(self, incarnation: Incarnation, delivered: RecordedEvent) -> Delivery:
+        """A delivery from the log, with the outcome that it had in the agent's past.
+
+        Raises:
+            InstanceEnded: The agent was restored to a point before that outcome meanwhile.
+        """
+        await incarnation.durable  # its end may be on its way to the log still
+        past = await lineage(self._log.reader, self.stream, self._version())
         delivery = Delivery(
             delivered.version, delivered.id, delivered.correlation, asyncio.get_running_loop().create_future()
         )
@@ -215,8 +222,8 @@ class JournaledAgent:
             ended = event.type is EventType.DELIVERY_COMPLETED and event.delivery == delivered.version
             if ended and past.holds(self.stream, event.version):
                 delivery.done.set_result(self._recorded_completion(event))
-                break
-        return delivery
+                return delivery
+        raise InstanceEnded(self.stream)
 
     def _recorded_completion(self, event: RecordedEvent) -> Completion:
         codec, where = self._log.codec, f"stream {event.stream!r}, version {event.version}"

@@ -1,0 +1,27 @@
+"""Where eventsourcing's materialised views live: its datastore, made from a whole conninfo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventsourcing.postgres import PostgresDatastore
+from psycopg.conninfo import conninfo_to_dict
+
+from autogen_eventlog.postgres.session import keep_alive
+
+
+def view_datastore(conninfo: str, schema: str) -> PostgresDatastore:
+    """A datastore for views; it connects when it is first used. The caller closes it.
+
+    Its constructor takes five settings of a connection and insists on them; here TLS and all others are kept, and what
+    is not given is libpq's to find.
+    """
+    settings: dict[str, Any] = {**keep_alive(conninfo), **conninfo_to_dict(conninfo)}
+    required = {name: settings.pop(name, None) for name in ("dbname", "host", "port", "user", "password")}
+    datastore = PostgresDatastore(
+        **required, schema=schema, connect_timeout=30.0, pool_size=1, max_overflow=3, originator_id_type="text"
+    )
+    kept = datastore.pool.kwargs
+    assert isinstance(kept, dict)
+    datastore.pool.kwargs = kept | settings
+    return datastore

@@ -1,0 +1,128 @@
+"""What users may rely on: names, their documentation, and which errors they are told of."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autogen_eventlog
+from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, errors
+from autogen_eventlog.audit import Audit
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+PUBLIC = [
+    "EventData",
+    "EventLog",
+    "EventLogError",
+    "EventLogHandler",
+    "EventSourcedAgentRuntime",
+    "EventType",
+    "Outcome",
+    "RecordedEvent",
+    "RestoreReport",
+]
+
+ERRORS = [
+    "AgentBusy",
+    "AppendFailed",
+    "AppendRefused",
+    "DatabaseUnavailable",
+    "Divergence",
+    "EmbeddedPostgresError",
+    "EventLogError",
+    "EventTooLarge",
+    "InstanceEnded",
+    "InvalidPoint",
+    "InvalidState",
+    "LogClosed",
+    "NotEncodable",
+    "NotRestorable",
+    "PayloadCorrupt",
+    "RecordingIncomplete",
+    "SchemaError",
+    "StreamFenced",
+    "StreamOwned",
+    "TypeNotAllowed",
+    "UnknownAgent",
+    "UnknownStream",
+    "UnsupportedAutoGen",
+    "UnsupportedEventLoop",
+    "VersionConflict",
+]
+
+INTERNAL = {"EventLogHandler.attached_to", "EventLogHandler.incomplete"}
+"""Public for the package's own modules alone."""
+
+RAISE_NOTHING = {
+    "EventLog.statistics",
+    "EventLog.writer",
+    "EventLog.ownership",
+    "EventLogHandler.allow",
+}
+
+NOT_YET_SAID: set[str] = set()
+"""Whose docstrings do not say yet which errors they raise. It may only shrink."""
+
+
+def error_classes() -> dict[str, type[Exception]]:
+    found = {name: one for name, one in vars(errors).items() if isinstance(one, type) and not name.startswith("_")}
+    return {name: one for name, one in found.items() if issubclass(one, errors.EventLogError)}
+
+
+def methods() -> Iterator[tuple[str, Any]]:
+    """Public methods that this package describes; AutoGen's, where nothing differs, have no docstring of ours."""
+    for cls in (EventLog, EventLogHandler, EventSourcedAgentRuntime, Audit):
+        for name, value in vars(cls).items():
+            function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+            function = function.fget if isinstance(function, property) else function
+            told = inspect.isfunction(function) and function.__doc__ and not name.startswith("_")
+            if told and f"{cls.__name__}.{name}" not in INTERNAL:
+                yield f"{cls.__name__}.{name}", function
+
+
+def says_errors(name: str, function: Any) -> bool:
+    everywhere = "Raises (everywhere):" in (getattr(autogen_eventlog, name.split(".")[0], Audit).__doc__ or "")
+    return everywhere or "Raises:" in function.__doc__
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(autogen_eventlog.__all__) == PUBLIC
+    assert all(hasattr(autogen_eventlog, name) for name in PUBLIC)
+
+
+def test_the_errors_are_these_and_have_one_base() -> None:
+    assert sorted(error_classes()) == ERRORS
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name != "EventLogError"])
+def test_a_public_name_is_documented(name: str) -> None:
+    assert f"\n### {name}\n" in (REFERENCE / "api.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_is_documented(name: str) -> None:
+    assert f"\n## {name}\n" in (REFERENCE / "errors.md").read_text("utf-8")
+    assert inspect.getdoc(error_classes()[name])
+
+
+@pytest.mark.parametrize("name", [name for name, _ in methods()])
+def test_a_public_method_says_which_errors_it_raises(name: str) -> None:
+    function = dict(methods())[name]
+    said = says_errors(name, function)
+    assert said is not (name in RAISE_NOTHING | NOT_YET_SAID)
+
+
+def test_an_error_named_in_a_docstring_exists() -> None:
+    known = set(ERRORS) | {"ValueError", "TypeError", "LookupError"}
+    for name, function in methods():
+        raises = function.__doc__.partition("Raises:")[2]
+        named = {one for entry in re.findall(r"^\s+([\w, ]+):", raises, re.MULTILINE) for one in entry.split(", ")}
+        assert {one for one in named if one[0].isupper() and " " not in one} <= known, name
+
+
