@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import statistics
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 import psycopg
 from psycopg import sql
@@ -55,7 +55,7 @@ async def _run(dsn: str, sizes: Sizes) -> Report:
 
 
 @contextlib.asynccontextmanager
-async def _plain(dsn: str) -> AsyncIterator[measurement.Plain]:
+async def _plain(dsn: str) -> AsyncGenerator[measurement.Plain]:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(measurement.SCHEMA)))
         await connection.execute(measurement.PLAIN_TABLE.encode())

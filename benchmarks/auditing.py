@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -117,7 +116,8 @@ class _Noting(Pool):
 
 async def _indexes(log: EventLog, connection: Connection, ask: Question) -> list[str]:
     """The indexes of `event` in the plans that Postgres chooses, or that it reads the table."""
-    async with _Noting(log.dsn, log.schema) as pool:
+    pool = _Noting(log.dsn, log.schema)
+    async with pool:
         await ask(Audit(pool, Codec()), 1)
     cursor = await connection.execute(_NAMES.encode(), (_WHOLE,))
     names: dict[str, str | None] = {row[0]: row[1] for row in await cursor.fetchall()}
@@ -126,8 +126,7 @@ async def _indexes(log: EventLog, connection: Connection, ask: Question) -> list
         statement = b"EXPLAIN (FORMAT JSON) " + query(name)
         row = await (await connection.execute(statement, parameters, prepare=False)).fetchone()
         assert row is not None
-        plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
-        found |= {name for node in _nodes(plan[0]["Plan"]) if (name := names.get(_scanned(node))) is not None}
+        found |= {name for node in _nodes(row[0][0]["Plan"]) if (name := names.get(_scanned(node))) is not None}
     return sorted(found)
 
 

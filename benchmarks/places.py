@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,12 +29,12 @@ class Place:
             connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(self.schema)))
 
     @asynccontextmanager
-    async def log(self) -> AsyncIterator[EventLog]:
+    async def log(self) -> AsyncGenerator[EventLog]:
         async with EventLog.open(self.dsn, schema=self.schema) as log:
             yield log
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
+    async def connection(self) -> AsyncGenerator[Connection]:
         """One with the settings of the log's own connections."""
         connection = await connect(self.dsn, self.schema)
         try:

@@ -6,7 +6,7 @@ neighbours.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
@@ -32,13 +32,13 @@ Side = Callable[[Place], AbstractAsyncContextManager[Running]]
 
 
 @asynccontextmanager
-async def autogen(place: Place) -> AsyncIterator[Running]:
+async def autogen(place: Place) -> AsyncGenerator[Running]:
     yield Running(SingleThreadedAgentRuntime(), _nothing, _no_rows)
 
 
 def recorded(durability: Durability) -> Side:
     @asynccontextmanager
-    async def side(place: Place) -> AsyncIterator[Running]:
+    async def side(place: Place) -> AsyncGenerator[Running]:
         async with place.log() as log, place.connection() as connection:
             handler = EventLogHandler(log, durability=durability)
 
@@ -52,7 +52,7 @@ def recorded(durability: Durability) -> Side:
 
 
 @asynccontextmanager
-async def tutorial(place: Place) -> AsyncIterator[Running]:
+async def tutorial(place: Place) -> AsyncGenerator[Running]:
     """AutoGen's runtime; after each message, the agent's state goes into a row of its own, and is committed."""
     runtime = SingleThreadedAgentRuntime()
     written = 0

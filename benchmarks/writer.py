@@ -18,7 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -238,7 +238,7 @@ async def recreate(dsn: str) -> None:
 
 
 @contextlib.contextmanager
-def server(dsn: str | None) -> Iterator[str]:
+def server(dsn: str | None) -> Generator[str, None, None]:
     if dsn is not None:
         yield dsn
         return

@@ -12,10 +12,11 @@ import textwrap
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import autogen_eventlog
-from autogen_eventlog import audit, codec, errors
+from autogen_eventlog import audit, codec, errors, projections
 from autogen_eventlog.postgres import records, writer
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -56,14 +57,21 @@ SAMPLES: dict[str, Any] = {
 
 def public() -> dict[str, list[Any]]:
     """What the page describes, by section."""
-    names = [getattr(autogen_eventlog, name) for name in autogen_eventlog.__all__]
-    main = [one for one in names if not (isinstance(one, type) and issubclass(one, Exception))]
     return {
-        "From `autogen_eventlog`": main,
+        "From `autogen_eventlog`": [one for one in exported(autogen_eventlog) if not is_error(one)],
         "`log.audit`": [audit.Audit],
         "Records": list(RECORDS),
-        "From `autogen_eventlog.codec`": [getattr(codec, name) for name in codec.__all__],
+        "From `autogen_eventlog.codec`": exported(codec),
+        "From `autogen_eventlog.projections`": [one for one in exported(projections) if not is_error(one)],
     }
+
+
+def exported(module: ModuleType) -> list[Any]:
+    return [getattr(module, name) for name in module.__all__]
+
+
+def is_error(one: object) -> bool:
+    return isinstance(one, type) and issubclass(one, Exception)
 
 
 def api_page() -> str:
@@ -78,7 +86,7 @@ def api_page() -> str:
     for title, ones in public().items():
         parts.append(f"## {title}\n")
         for one in ones:
-            parts += class_part(one)
+            parts += class_part(one) if isinstance(one, type) else function_part(one)
     return "\n".join(parts)
 
 
@@ -102,6 +110,12 @@ def class_part(cls: type) -> Iterator[str]:
         if not isinstance(method, property):
             yield f"```text\n{signature(name, method)}\n```\n"
         yield prose(documentation(cls, name, method))
+
+
+def function_part(function: Any) -> Iterator[str]:
+    yield f"### {function.__name__}\n"
+    yield f"```text\n{signature(function.__name__, function)}\n```\n"
+    yield prose(function.__doc__)
 
 
 def members(cls: type[enum.Enum]) -> list[tuple[str, enum.Enum]]:
@@ -248,8 +262,8 @@ def one_line(text: str) -> str:
 
 def error_classes() -> list[type[Exception]]:
     """All of them, in order of the source."""
-    every = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.EventLogError)]
-    return [one for one in every if not one.__name__.startswith("_")]
+    every = [*vars(errors).values(), *exported(projections)]
+    return [one for one in every if is_error(one) and issubclass(one, errors.EventLogError) and one.__name__[0] != "_"]
 
 
 def errors_page() -> str:
@@ -257,7 +271,8 @@ def errors_page() -> str:
     parts = [
         GENERATED,
         "# Errors\n",
-        "All derive from `EventLogError`, and are imported from `autogen_eventlog.errors`. What an error says is built "
+        "All derive from `EventLogError`, and are imported from `autogen_eventlog.errors` (those of projections from "
+        "`autogen_eventlog.projections`). What an error says is built "
         "from its fields, which are attributes, so that a program need not parse the text. The text names what to do.\n",
         table(
             ("error", "when"),
@@ -303,7 +318,7 @@ def raised_by(name: str) -> Iterator[str]:
     """Public methods whose docstring lists the error."""
     for ones in public().values():
         for cls in ones:
-            for method, function in methods(cls):
+            for method, function in methods(cls) if isinstance(cls, type) else ():
                 raises = (documentation(cls, method, function) or "").partition("Raises:")[2]
                 if re.search(rf"\b{name}\b", raises):
                     yield f"{cls.__name__}.{method}"

@@ -1,6 +1,7 @@
--- Messages that were accepted and reached nobody so far, of the present, oldest first: at most `limit` past the cursor
--- `after` (a position). No delivery and no drop names them as cause, and no answer came to the call (an answer without
--- a delivery: the recipient could not be had, and the sender was told). sender: the agent that sent or published, or
+-- Messages that were accepted and have not reached everybody they were for, of the present, oldest first: at most
+-- `limit` past the cursor `after` (a position). Fewer deliveries name them as cause than there were subscribers
+-- (metadata fan_out; one, where it is not said), no drop does, and no answer came to the call (an answer without a
+-- delivery: the recipient could not be had, and the sender was told). sender: the agent that sent or published, or
 -- the sender that was given from outside. since, until, from_position, to_position: as in audit_messages_newest. Every
 -- parameter but after and limit may be NULL: no such filter. Indexes: event_position, event_cause, event_correlation,
 -- event_restored.
@@ -47,8 +48,9 @@ WHERE
         SELECT FROM branch AS b WHERE b.stream = e.stream AND e.version > b.to_version AND e.version < b.version
     )
     AND NOT EXISTS (
-        SELECT FROM event AS led
-        WHERE led.cause = e.id AND led.type IN ('MessageDelivered', 'MessageDropped', 'ReplyReceived')
+        SELECT FROM event AS led WHERE led.cause = e.id AND led.type IN ('MessageDropped', 'ReplyReceived')
     )
+    AND (SELECT count(*) FROM event AS led WHERE led.cause = e.id AND led.type = 'MessageDelivered')
+        < greatest(1, coalesce((e.metadata ->> 'fan_out')::bigint, 1))
 ORDER BY e.position
 LIMIT %(limit)s

@@ -9,9 +9,11 @@ WITH origin AS (
     LIMIT 1
 )
 SELECT
-    e.version + o.distance, e.type, e.message_type, e.payload
-FROM origin AS o
-INNER JOIN event AS e
-    ON e.stream = %(stream)s AND e.version > %(gt)s::bigint - o.distance AND e.version <= %(lte)s::bigint - o.distance
+    e.version + (SELECT o.distance FROM origin AS o), e.type, e.message_type, e.payload
+FROM event AS e
+WHERE
+    e.stream = %(stream)s
+    AND e.version > %(gt)s::bigint - (SELECT o.distance FROM origin AS o)
+    AND e.version <= %(lte)s::bigint - (SELECT o.distance FROM origin AS o)
 ORDER BY e.version DESC
 LIMIT %(limit)s::bigint

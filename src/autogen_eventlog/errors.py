@@ -192,9 +192,12 @@ class TypeNotAllowed(_Fielded):
     path: str
 
     def message(self) -> str:
+        remedy = "Register it with log.register_types(...), or read the event as an opaque payload"
+        if self.type_name.startswith("__main__:"):
+            remedy += ". A class of a script that is run is another class in every script: define it in a module"
         return (
             f"{self.path}: stored type {self.type_name!r} is not registered here, and stored names are never "
-            "imported. Register it with log.register_types(...), or read the event as an opaque payload"
+            f"imported. {remedy}"
         )
 
 

@@ -7,20 +7,16 @@ import random
 import signal
 import subprocess
 import sys
-from collections import Counter as Tally
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
-from autogen_core import AgentId
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
 from autogen_eventlog.testing.waiting import wait_until
 
-from .asking import until
+from .checking import at_rest, check_every_version, check_states, check_versions, unheard
 from .programs.drive import noted
-from .programs.town import Roll, amount, found
+from .programs.town import found
 
 KILLS = int(os.environ.get("EVENTLOG_TEST_KILLS", "6"))
 DRIVERS = 3
@@ -64,74 +60,3 @@ async def test_what_was_answered_survives_kill_9_and_is_done_once(dsn: str, tmp_
         check_versions(dsn)
         await check_every_version(runtime, log, rnd)
         await runtime.stop_when_idle()
-
-
-async def at_rest(runtime: EventSourcedAgentRuntime, log: EventLog) -> dict[str, Any]:
-    """Bring every agent up with a message, and wait until what was in flight has run to its end."""
-    agents = [AgentId.from_str(head.stream) for head in await log.agents() if not head.stream.startswith("$")]
-    for agent in agents:
-        await runtime.send_message(Roll(), agent)
-
-    async def all_done() -> bool:
-        states = {str(agent): await runtime.send_message(Roll(), agent) for agent in agents}
-        clerks = [state.values for name, state in states.items() if name.startswith("clerk")]
-        filed = all(sorted(values["filed"]) == sorted(values["begun"]) for values in clerks)
-        return filed and not await log.audit.in_flight()
-
-    await until(all_done, "nothing is in flight", timeout=60)
-    return {str(agent): await runtime.send_message(Roll(), agent) for agent in agents}
-
-
-async def unheard(log: EventLog) -> set[int]:
-    """Numbers of the announcements that the log reports as accepted and delivered to nobody."""
-    found: set[int] = set()
-    after = 0
-    while page := await log.audit.undelivered(after=after, limit=1000):
-        after = page[-1].position
-        found |= {log.message(event).number for event in page if event.topic is not None}  # type: ignore[attr-defined]
-    return found
-
-
-def check_states(states: dict[str, Any], answered: list[int], tried: list[int], undelivered: set[int]) -> None:
-    clerks = [state for name, state in states.items() if name.startswith("clerk/")]
-    done = [number for clerk in clerks for number in clerk.values["begun"]]
-    assert twice(done) == []
-    assert set(answered) <= set(done) <= set(tried)
-    for clerk in clerks:
-        assert sorted(clerk.values["ended"]) == sorted(clerk.values["begun"])
-        assert sorted(clerk.values["filed"]) == sorted(clerk.values["begun"])
-        assert clerk.total == sum(map(amount, clerk.values["begun"]))
-    assert sorted(states["ledger/main"].values["booked"]) == sorted(done)
-    assert states["ledger/main"].total == sum(map(amount, done))
-    for key in ("0", "1"):
-        mine = sorted(states[f"clerk/{key}"].values["begun"])
-        assert sorted(states[f"counter/{key}"].values["booked"]) == mine
-        assert sorted(states[f"counter/files-{key}"].values["booked"]) == mine
-    heard = [states[listener].values["heard"] for listener in ("listener/default", "gossip/default")]
-    assert [twice(numbers) for numbers in heard] == [[], []]
-    assert set(done) - set().union(*heard) <= undelivered, "nobody heard it, and the log does not say so"
-
-
-def twice(numbers: list[int]) -> list[int]:
-    return [number for number, times in Tally(numbers).items() if times > 1]
-
-
-def check_versions(dsn: str) -> None:
-    with psycopg.connect(dsn) as connection:
-        rows = connection.execute(
-            "SELECT e.stream, count(*), max(e.version), s.version FROM eventlog.event AS e"
-            " JOIN eventlog.stream AS s ON s.id = e.stream GROUP BY e.stream, s.version"
-        ).fetchall()
-    assert rows
-    for stream, count, last, head in rows:
-        assert count == last == head, stream
-
-
-async def check_every_version(runtime: EventSourcedAgentRuntime, log: EventLog, rnd: random.Random) -> None:
-    """Replay finds no divergence, at any version of any stream (of long ones, at versions drawn at random)."""
-    for head in await log.agents():
-        if head.stream.startswith("$"):
-            continue
-        versions = range(1, head.version + 1)
-        for version in sorted({*rnd.sample(versions, min(25, head.version)), head.version}):
-            await runtime.view(AgentId.from_str(head.stream), version=version)

@@ -34,13 +34,15 @@ class Block:
     page: Path
     line: int
     """Of the opening fence, from 1 on."""
+    number: int
+    """Of the block on its page, from 1 on."""
     language: str
     text: str
     said: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def session(self) -> str:
-        return self.said.get("session", f"line-{self.line}")
+        return self.said.get("session", f"block-{self.number}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def blocks(page: Path) -> list[Block]:
         if opened is None and fence is not None:
             opened, inside = (number, fence[1]), []
         elif opened is not None and line == "```":
-            found.append(Block(page, opened[0], opened[1], "\n".join(inside), said))
+            found.append(Block(page, opened[0], len(found) + 1, opened[1], "\n".join(inside), said))
             opened, said = None, {}
         elif opened is not None:
             inside.append(line)
@@ -92,9 +94,11 @@ def sessions(page: Path) -> dict[str, list[Step]]:
 
 
 def prelude(page: Path) -> Block | None:
-    """What the page takes as given, as code."""
-    program = PRELUDES / f"{page.stem.replace('-', '_')}.py"
-    return Block(program, 0, "python", program.read_text("utf-8")) if program.exists() else None
+    """What the page takes as given, as code: named in a comment `<!-- given: NAME -->`, or by the page's own name."""
+    named = re.search(r"^<!-- given: (\w+) -->$", page.read_text("utf-8"), re.MULTILINE)
+    program = PRELUDES / f"{named[1] if named else page.stem.replace('-', '_')}.py"
+    assert program.exists() or named is None, f"{page}: there is no {program}"
+    return Block(program, 0, 0, "python", program.read_text("utf-8")) if program.exists() else None
 
 
 def every_session() -> Iterator[tuple[Path, str]]:

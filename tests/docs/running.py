@@ -11,6 +11,7 @@ import itertools
 import linecache
 import os
 import re
+import signal
 import subprocess
 import sys
 import types
@@ -44,7 +45,11 @@ class Session:
         return await self._python(block)
 
     def close(self) -> None:
+        """Forget the session's modules: another session has its own of the same names."""
         del sys.modules[self._module.__name__]
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None)).startswith(f"{self._directory}/"):
+                del sys.modules[name]
 
     # -- python ---------------------------------------------------------------------------------------------------
 
@@ -101,12 +106,15 @@ class Session:
             ["bash", "-c", command],
             cwd=self._directory,
             env=environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             timeout=_COMMAND_SECONDS,
             stdin=subprocess.DEVNULL,
         )
-        printed = (ended.stdout + ended.stderr).rstrip("\n")
+        printed = ended.stdout.rstrip("\n")
+        if ended.returncode == -signal.SIGKILL:
+            return "Killed"  # as a shell says where a person looks on
         assert ended.returncode == 0, f"$ {command}\n{printed}\nexit {ended.returncode}"
         return "\n".join(line.rstrip() for line in printed.splitlines())
 

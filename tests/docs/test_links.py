@@ -14,7 +14,7 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def links(page: Path) -> list[str]:
-    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     return [link for link in _LINK.findall(text) if not link.startswith(("http:", "https:", "mailto:"))]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timezone
 from typing import Any, TypeVar
@@ -71,7 +71,7 @@ class Producer:
 @asynccontextmanager
 async def open_store(
     dsn: str, *, unavailable_after: float = 30.0, ensure_server: Callable[[], None] | None = None, **options: Any
-) -> AsyncIterator[Store]:
+) -> AsyncGenerator[Store, None]:
     common: dict[str, Any] = {"unavailable_after": unavailable_after, "ensure_server": ensure_server}
     async with (
         Ownership(dsn, SCHEMA, **common) as ownership,
@@ -91,7 +91,7 @@ async def fetch(dsn: str, statement: str, *parameters: object) -> list[tuple[Any
 
 
 @asynccontextmanager
-async def holding_the_head(dsn: str, stream: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+async def holding_the_head(dsn: str, stream: str) -> AsyncGenerator[psycopg.AsyncConnection[Any], None]:
     """Locks a stream's row, so that an append to it must wait until the end of the block."""
     connection = await connect(dsn, SCHEMA)
     try:

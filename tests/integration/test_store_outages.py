@@ -80,7 +80,11 @@ async def test_an_append_that_commits_after_its_connection_died_is_found_not_dou
         committed = [await ticket for ticket in tickets]
         check_whole(await store.stored("agent/1"), agent.submitted)
         check_whole(await store.stored("other/1"), other.submitted)
-        stored = {(event.stream, event.version): event for agent in ("agent/1", "other/1") for event in await store.stored(agent)}
+        stored = {
+            (event.stream, event.version): event
+            for agent in ("agent/1", "other/1")
+            for event in await store.stored(agent)
+        }
         for done in committed:
             event = stored[done.stream, done.version]
             assert (event.position, event.recorded_at) == (done.position, done.recorded_at)
@@ -91,13 +95,13 @@ async def test_an_append_that_committed_before_the_writer_is_back_is_found(dsn: 
     """The writer's next connection waits at the door (a lock) until the old backend has committed."""
     async with open_store(dsn) as store:
         agent = await store.claimed("agent/1")
+        door = await connect(dsn, SCHEMA)
+        await door.execute(b"ALTER TABLE event DETACH PARTITION " + next_month())
+        await door.execute(b"ALTER TABLE " + next_month() + b" RENAME TO elsewhere")
+        await door.execute(b"SELECT pg_advisory_lock(hashtext('autogen-eventlog prepare'), hashtext('eventlog'))")
         async with holding_the_head(dsn, "agent/1") as holder:
             ticket = agent.submit()
             await a_waiting_append(dsn)
-            door = await connect(dsn, SCHEMA)
-            await door.execute(b"SELECT pg_advisory_lock(hashtext('autogen-eventlog prepare'), hashtext('eventlog'))")
-            await door.execute(b"ALTER TABLE event DETACH PARTITION " + next_month())
-            await door.execute(b"ALTER TABLE " + next_month() + b" RENAME TO elsewhere")
             break_connection(store.writer)
             await holder.execute(b"COMMIT")
         await eventually(lambda: _stored(store, "agent/1"), "the old backend has committed")

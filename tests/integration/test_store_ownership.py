@@ -13,7 +13,7 @@ import pytest
 
 from autogen_eventlog.errors import DatabaseUnavailable, LogClosed, SchemaError, StreamFenced, StreamOwned
 from autogen_eventlog.postgres.ownership import Ownership
-from tests.integration.store import SCHEMA, a_waiting_append, eventually, events, fetch, holding_the_head, open_store
+from tests.integration.store import SCHEMA, a_waiting_append, events, eventually, fetch, holding_the_head, open_store
 
 
 async def test_the_first_claim_makes_the_stream_and_each_further_one_takes_the_next_epoch(dsn: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +16,7 @@ from autogen_eventlog.postgres.records import EVENT_COLUMNS, MessageFilter, Snap
 from autogen_eventlog.postgres.session import connect
 from autogen_eventlog.postgres.snapshots import Snapshots
 from autogen_eventlog.postgres.writer import Writer
-from tests.integration.store import SCHEMA, Producer, Store, an_event, eventually, events, open_store
+from tests.integration.store import SCHEMA, Producer, Store, an_event, events, eventually, open_store
 
 
 async def test_reading_by_pages_gives_each_version_once_in_either_direction(dsn: str) -> None:
@@ -40,7 +40,10 @@ async def test_a_position_or_a_time_selects_the_versions_up_to_it(dsn: str) -> N
             assert await store.reader.version_at("agent/1", position=mark.position) == version
             assert await store.reader.version_at("agent/1", position=mark.position - 1) == version - 1
             assert await store.reader.version_at("agent/1", time=mark.recorded_at) == version
-            assert await store.reader.version_at("agent/1", time=mark.recorded_at - timedelta(microseconds=1)) == version - 1
+            assert (
+                await store.reader.version_at("agent/1", time=mark.recorded_at - timedelta(microseconds=1))
+                == version - 1
+            )
             assert await versions(store, until_position=mark.position) == list(range(1, version + 1))
         assert await store.reader.version_at("agent/1", position=0) == 0
         assert await store.reader.version_at("agent/1") == 9
@@ -150,7 +153,9 @@ async def test_heads_are_paged_by_id_and_by_agent_type(dsn: str) -> None:
         for stream in ids:
             await store.claimed(stream)
         assert [head.stream for head in await store.reader.heads()] == sorted(ids)
-        assert [head.stream for head in await store.reader.heads(type="a")] == sorted(i for i in ids if i.startswith("a/"))
+        assert [head.stream for head in await store.reader.heads(type="a")] == sorted(
+            i for i in ids if i.startswith("a/")
+        )
         paged: list[str] = []
         while page := await store.reader.heads(type="a", after=paged[-1] if paged else None, limit=3):
             paged += [head.stream for head in page]
@@ -212,8 +217,9 @@ async def test_each_filter_selects_what_it_says(dsn: str) -> None:
             await other.submit(an_event(1))
         await agent.submit(an_event(78, EventType.DELIVERY_COMPLETED))
         last = (await store.stored("agent/1"))[-1]
+        everywhere: list[dict[str, Any]] = [{}, {"stream": "agent/1"}, {"agent_type": "agent"}]
         for given in fields:
-            for where in ({}, {"stream": "agent/1"}, {"agent_type": "agent"}):
+            for where in everywhere:
                 [event] = await store.reader.messages(MessageFilter(**given, **where))
                 assert {name: getattr(event, name) for name in given} == given
             assert await store.reader.messages(MessageFilter(**given, stream="other/1")) == []
@@ -222,7 +228,7 @@ async def test_each_filter_selects_what_it_says(dsn: str) -> None:
         assert len(await store.reader.messages(MessageFilter(agent_type="agent"))) == 8
         chosen = MessageFilter(event_types=[EventType.DELIVERY_COMPLETED, EventType.MESSAGE_SENT])
         assert [event.version for event in await store.reader.messages(chosen)] == [8]
-        for where in ({}, {"stream": "agent/1"}):
+        for where in everywhere[:2]:
             at = last.recorded_at
             assert [e.version for e in await store.reader.messages(MessageFilter(since=at, **where))] == [8]
             assert [e.version for e in await store.reader.messages(MessageFilter(until=at, limit=1, **where))] == [7]
@@ -240,7 +246,9 @@ async def test_audit_pages_follow_each_other_by_position(dsn: str, newest_first:
         seen: list[RecordedEvent] = []
         while True:
             cursor = seen[-1].position if seen else None
-            page = await store.reader.messages(MessageFilter(stream=stream, newest_first=newest_first, after=cursor, limit=3))
+            page = await store.reader.messages(
+                MessageFilter(stream=stream, newest_first=newest_first, after=cursor, limit=3)
+            )
             seen += page
             if not page:
                 break
@@ -297,14 +305,18 @@ async def test_the_newest_fitting_snapshot_is_found(dsn: str) -> None:
     async with open_store(dsn) as store:
         snapshots = Snapshots(store.reader.pool)
         for version, kind, code in [(10, "deep", "x"), (20, "deep", "x"), (20, "own", "x"), (30, "deep", "y")]:
-            await snapshots.put_snapshot(Snapshot("agent/1", version, version * 7, None, kind, code, b"\0state", {"tick": 1}))
+            await snapshots.put_snapshot(
+                Snapshot("agent/1", version, version * 7, None, kind, code, b"\0state", {"tick": 1})
+            )
         newest = await snapshots.latest_snapshot("agent/1")
         assert newest is not None
         assert (newest.version, newest.position, newest.payload, newest.metadata) == (30, 210, b"\0state", {"tick": 1})
         assert newest.taken_at is not None
-        for wanted, expected in [({"code_hash": "x", "kind": "deep"}, 20), ({"kind": "own"}, 20)]:
-            found = await snapshots.latest_snapshot("agent/1", **wanted)
-            assert found is not None and found.version == expected
+        for found in (
+            await snapshots.latest_snapshot("agent/1", code_hash="x", kind="deep"),
+            await snapshots.latest_snapshot("agent/1", kind="own"),
+        ):
+            assert found is not None and found.version == 20
         found = await snapshots.latest_snapshot("agent/1", 19)
         assert found is not None and found.version == 10
         assert await snapshots.latest_snapshot("agent/1", 9) is None
@@ -312,7 +324,7 @@ async def test_the_newest_fitting_snapshot_is_found(dsn: str) -> None:
         found = await snapshots.latest_snapshot("agent/1", without_status=["unusable"])
         assert found is not None and found.version == 20
         await snapshots.put_snapshot(newest)
-        assert [snapshot.status for snapshot in await snapshots.list_snapshots("agent/1")][0] == "taken"
+        assert (await snapshots.list_snapshots("agent/1"))[0].status == "taken"
         await snapshots.delete_snapshots("agent/1", below_version=20)
         assert [snapshot.version for snapshot in await snapshots.list_snapshots("agent/1")] == [30, 20, 20]
 

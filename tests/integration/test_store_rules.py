@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres import sql
 from autogen_eventlog.postgres.reader import Reader
 from autogen_eventlog.postgres.records import MessageFilter
@@ -59,8 +58,9 @@ async def test_an_insert_cannot_turn_into_an_update(filled: str) -> None:
 
 async def test_the_default_partition_and_later_ones_refuse_too(filled: str) -> None:
     for partition, starts in await fetch(
-        filled, "SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits AS i "
-        "INNER JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = 'event'::regclass"
+        filled,
+        "SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits AS i "
+        "INNER JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = 'event'::regclass",
     ):
         with pytest.raises(psycopg.Error) as caught:
             await fetch(filled, f"TRUNCATE {partition}")
@@ -140,14 +140,22 @@ async def test_a_stream_is_read_by_its_key_across_24_partitions(two_years: str) 
 async def test_one_agent_and_one_minute_are_found_by_index(two_years: str) -> None:
     since = _month(-12) + timedelta(days=3)
     async with Reader(two_years, SCHEMA) as reader:
-        everything = [e async for e in reader.tail(follow=False) if since <= e.recorded_at < since + timedelta(hours=40)]
+        everything = [
+            e async for e in reader.tail(follow=False) if since <= e.recorded_at < since + timedelta(hours=40)
+        ]
         wanted = MessageFilter(stream="agent/7", since=since, until=since + timedelta(hours=40), newest_first=False)
         found = await reader.messages(wanted)
         assert found == [event for event in everything if event.stream == "agent/7"] != []
     nodes, pages = await plan(
         two_years,
         "version_bounds",
-        {"stream": "agent/7", "since": since, "until": since + timedelta(minutes=1), "cursor": None, "newest_first": True},
+        {
+            "stream": "agent/7",
+            "since": since,
+            "until": since + timedelta(minutes=1),
+            "cursor": None,
+            "newest_first": True,
+        },
     )
     assert nodes[0]["Node Type"] == "Result"
     assert pages < 12000  # 4 searches of 10 probes in 27 partitions: about 5 ms

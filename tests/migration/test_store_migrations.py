@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql as composing
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from autogen_eventlog.errors import SchemaError
 from autogen_eventlog.postgres import schema, sql
@@ -119,7 +119,7 @@ async def test_a_server_that_is_too_old_is_refused(empty_dsn: str, monkeypatch: 
 @pytest.fixture
 def limited(empty_dsn: str) -> Iterator[str]:
     """A role that may connect and nothing else."""
-    role = f"eventlog_limited_{psycopg.conninfo.conninfo_to_dict(empty_dsn)['dbname']}"
+    role = f"eventlog_limited_{conninfo_to_dict(empty_dsn)['dbname']}"
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute(composing.SQL("CREATE ROLE {} LOGIN").format(composing.Identifier(role)))
         yield make_conninfo(empty_dsn, options=f"-c role={role}")

@@ -68,6 +68,9 @@ class RandomWorld:
         else:
             incarnation.answer(call, ("answer", round(draw, 6)), None)
 
+    async def fan_out(self, topic: Any, sender: Any) -> int | None:
+        return None
+
     async def publish(self, incarnation: Incarnation, event: EventData, message: Encoded, original: Any) -> None:
         self.published.append(original)
 

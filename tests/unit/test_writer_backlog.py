@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from uuid import uuid4
 
 from hypothesis import given
@@ -98,7 +99,7 @@ def test_batches_are_the_submitted_appends_in_order_each_within_the_rules(
         for stream in {one.stream for one in batch}:
             chain = [one for one in batch if one.stream == stream]
             assert len({one.epoch for one in chain}) == 1
-            assert all(before.version == after.expected_version for before, after in zip(chain, chain[1:], strict=False))
+            assert all(before.version == after.expected_version for before, after in pairwise(chain))
         taken += batch
     assert taken == pending
     assert (queue.events, queue.size) == (0, 0)

@@ -31,7 +31,8 @@ def unpack(element: bytes) -> list[tuple[int, bytes | None]]:
     """Type and bytes of each field of a packed element, read as Postgres' record_recv does."""
     size, count = struct.unpack_from("!ii", element)
     assert size == len(element) - 4
-    at, fields = 8, []
+    at = 8
+    fields: list[tuple[int, bytes | None]] = []
     for _ in range(count):
         oid, length = struct.unpack_from("!ii", element, at)
         at += 8
@@ -50,7 +51,9 @@ def test_the_fields_have_the_types_of_the_sql_type_in_its_order() -> None:
 @given(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
     st.none() | st.binary(),
-    st.dictionaries(st.text(), st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()),
+    st.dictionaries(
+        st.text(), st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+    ),
 )
 def test_texts_payload_and_metadata_come_out_as_they_went_in(text: str, payload: bytes | None, metadata: Any) -> None:
     import json

@@ -167,10 +167,10 @@ class Audit:
         after: int | None = None,
         limit: int = 100,
     ) -> list[RecordedEvent]:
-        """A page of messages that were accepted and reached nobody so far, oldest first; abandoned branches left out.
+        """A page of messages that have not reached everybody they were for, oldest first; abandoned branches left out.
 
-        They are MessageSent, MessagePublished and MessageSubmitted events which no delivery and no drop names as its
-        cause. A call that was answered all the same (the recipient could not be had) is settled and not among them. A
+        They are MessageSent, MessagePublished and MessageSubmitted events which no drop and fewer deliveries name as
+        their cause than the topic had subscribers (`metadata["fan_out"]`); of a message to one agent, none. A call that was answered all the same (the recipient could not be had) is settled and not among them. A
         publication to a topic without subscribers is; and so is everything that was submitted on AutoGen's own runtime,
         where the log sees no deliveries.
         """

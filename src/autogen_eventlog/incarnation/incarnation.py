@@ -73,6 +73,10 @@ class World(Protocol):
         self, incarnation: Incarnation, event: EventData, message: Encoded, original: Any
     ) -> Coroutine[Any, Any, None]: ...
 
+    def fan_out(self, topic: TopicId, sender: AgentId | None) -> Coroutine[Any, Any, int | None]:
+        """How many deliveries a publication leads to; None if that can't be known. It does not suspend."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class Delivery:
@@ -159,6 +163,8 @@ class Incarnation:
         self.begun = False
         self.on_live: Callable[[], None] | None = None
         """Called as the incarnation goes live, before anything else of it is recorded."""
+        self.when_live: list[Callable[[], object]] = []
+        """Then these: they join the instance to what is outside."""
         self._ended_by: EventLogError | None = None
         self.calls: dict[UUID, Call] = {}
         self.effects: dict[int, Effect] = {}
@@ -217,6 +223,8 @@ class Incarnation:
             self.session.go_live()
         if self.on_live is not None:
             self.on_live()
+        for connect in self.when_live:
+            connect()
         if self._deferred:
             # Between two callbacks, where replay lets inputs in too: the agent may have come here amid one.
             waiting = [delivery for delivery, _ in self._deferred.values()]
@@ -612,6 +620,11 @@ class Incarnation:
         """Let something that was requested be done once it is durable."""
         self._let_out(ticket, departure)
 
+    async def fan_out(self, topic: TopicId) -> dict[str, Any]:
+        """What the log says of a publication beside its content: for how many it is."""
+        found = None if self._world is None else await self._world.fan_out(topic, self.id)
+        return {} if found is None else {"fan_out": found}
+
     def let_out(self, call: Call, ticket: Awaitable[Any]) -> None:
         """Send a recorded call on its way once it is durable."""
         self._let_out(ticket, self._ask_later(call))
@@ -628,6 +641,7 @@ class Incarnation:
             assert world is not None
             if not call.future.done():
                 self._spawn(world.ask(self, call))
+                await asyncio.sleep(0)  # it is in the runtime's queue before what was sent after it leaves
 
         return depart
 

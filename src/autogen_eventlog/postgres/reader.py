@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -70,7 +70,7 @@ class Reader:
         until_position: int | None = None,
         backwards: bool = False,
         batch: int = 1000,
-    ) -> AsyncIterator[RecordedEvent]:
+    ) -> AsyncGenerator[RecordedEvent, None]:
         """A stream's events with after_version < version <= until_version and position <= until_position, in order.
 
         Holds one page of `batch` events in memory and no connection between pages. Without bounds, events appended
@@ -157,7 +157,7 @@ class Reader:
 
     async def tail(
         self, *, after_position: int = 0, batch: int = 1000, poll: float = 0.25, follow: bool = True
-    ) -> AsyncIterator[RecordedEvent]:
+    ) -> AsyncGenerator[RecordedEvent, None]:
         """All events after a position in global order, each once, none skipped; then those to come.
 
         An event shows up when every transaction with a lower number has ended. Polls (a NOTIFY a commit would more

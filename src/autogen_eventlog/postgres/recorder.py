@@ -24,7 +24,7 @@ from autogen_eventlog.postgres.sql import query
 
 Row = tuple[Any, ...]
 
-_LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1
 _FARTHEST_VERSION = 2**62
 _MAINTAIN_EVERY_SECONDS = 3600.0
 _MOST_CONTESTED = 100
@@ -81,7 +81,7 @@ class RecorderStore:
         self,
         *,
         after: int,
-        until: int = _LARGEST,
+        until: int = LARGEST,
         topics: Sequence[str] = (),
         limit: int,
         interrupted: Event | None = None,

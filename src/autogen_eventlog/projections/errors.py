@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from eventsourcing.persistence import DataError, IntegrityError, OperationalError, ProgrammingError
@@ -37,7 +37,7 @@ class NotAnApplicationStream(EventLogError, ProgrammingError):
 
 
 @contextmanager
-def told_to_both() -> Iterator[None]:
+def told_to_both() -> Generator[None]:
     """Turns what the store raises into the errors above."""
     try:
         yield

@@ -12,7 +12,7 @@ from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 from typing_extensions import Self
 
 from autogen_eventlog.postgres.blocking import BlockingPool
-from autogen_eventlog.postgres.recorder import Proposed, RecorderStore
+from autogen_eventlog.postgres.recorder import LARGEST, Proposed, RecorderStore
 from autogen_eventlog.postgres.session import EnsureServer
 from autogen_eventlog.projections.errors import NotAnApplicationStream, told_to_both
 from autogen_eventlog.projections.notifications import EventNotification, notification, topic_of
@@ -87,9 +87,10 @@ class EventLogRecorder(ApplicationRecorder):
         on behind the last one skips nothing. Positions have gaps.
         """
         after = (start or 0) - (1 if inclusive_of_start and start is not None else 0)
+        until = LARGEST if stop is None else stop
         with told_to_both():
-            bounds = {} if stop is None else {"until": stop}
-            return [*map(notification, self._store.page(after=after, topics=topics, limit=limit, **bounds).events)]
+            page = self._store.page(after=after, until=until, topics=topics, limit=limit)
+        return [*map(notification, page.events)]
 
     def max_notification_id(self, topics: Sequence[str] = ()) -> int | None:
         """The position of the last settled event, of the given topics or of all; None: there is none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ V = TypeVar("V", bound=PostgresTrackingRecorder)
 
 
 @contextmanager
-def open_view(view_class: type[V], dsn: str, *, schema: str = "public", name: str | None = None) -> Iterator[V]:
+def open_view(view_class: type[V], dsn: str, *, schema: str = "public", name: str | None = None) -> Generator[V]:
     """A view with its tables there, in any database; its connections are closed at the end of the block.
 
     Args:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from autogen_core import Agent, AgentId, AgentInstantiationContext, AgentRuntime
+from autogen_core import EVENT_LOGGER_NAME, ROOT_LOGGER_NAME, Agent, AgentId, AgentInstantiationContext, AgentRuntime
+from autogen_core.logging import AgentConstructionExceptionEvent
 
 from autogen_eventlog.codec import TypeRegistry
 from autogen_eventlog.effects import boundaries_of, capture
 from autogen_eventlog.errors import NotRestorable
 from autogen_eventlog.incarnation.facade import RuntimeFacade
 from autogen_eventlog.incarnation.incarnation import Incarnation
+from autogen_eventlog.runtime.sharing import SharedObjects
+
+_root_logger = logging.getLogger(ROOT_LOGGER_NAME)
+_event_logger = logging.getLogger(EVENT_LOGGER_NAME)
 
 
 class Blueprint(Protocol):
@@ -23,6 +29,11 @@ class Blueprint(Protocol):
     @property
     def agent_class(self) -> type | None:
         """The class, as far as it is known before an instance is made."""
+        ...
+
+    @property
+    def shares(self) -> bool:
+        """Whether instances seen so far share objects that the factory gives to each."""
         ...
 
     async def build(self, agent_id: AgentId, incarnation: Incarnation, runtime: AgentRuntime) -> Agent: ...
@@ -37,6 +48,7 @@ class FactoryBlueprint:
         self._factory = factory
         self._expected = expected_class
         self._types = types
+        self._shared = SharedObjects(factory)
         self._known: set[type] = set()
         if expected_class is not None:
             self._allow(expected_class)
@@ -45,24 +57,34 @@ class FactoryBlueprint:
     def agent_class(self) -> type | None:
         return self._expected
 
+    @property
+    def shares(self) -> bool:
+        return self._shared.any
+
     async def build(self, agent_id: AgentId, incarnation: Incarnation, runtime: AgentRuntime) -> Agent:
         """Call the factory, with AutoGen's instantiation context.
 
         Raises:
             ValueError: The instance is not of the expected class (AutoGen's own message).
+            NotRestorable: The factory gives every instance the same object, and it can't be copied.
         """
         facade = RuntimeFacade(runtime)
         facade.attach(incarnation)
-        with AgentInstantiationContext.populate_context((facade, agent_id)):
-            made: Any = self._factory()
-            if inspect.isawaitable(made):
-                made = await made
+        try:
+            with AgentInstantiationContext.populate_context((facade, agent_id)):
+                made: Any = self._factory()
+                if inspect.isawaitable(made):
+                    made = await made
+        except BaseException as error:
+            _say_not_constructed(agent_id, error)
+            raise
         if self._expected is not None and not isinstance(made, self._expected):
             raise ValueError(
                 f"Factory registered using the wrong type: expected {self._expected.__name__}, got {type(made).__name__}"
             )
         agent: Agent = made
         self._allow(type(agent))
+        self._shared.separate(agent, agent_id, incarnation)
         capture(agent, incarnation)
         return agent
 
@@ -86,6 +108,10 @@ class InstanceBlueprint:
     @property
     def agent_class(self) -> type | None:
         return self._class
+
+    @property
+    def shares(self) -> bool:
+        return False
 
     async def build(self, agent_id: AgentId, incarnation: Incarnation, runtime: AgentRuntime) -> Agent:
         """The registered instance, the first time that it is to live; after that, and for views, a copy.
@@ -128,6 +154,12 @@ def _register_each(types: TypeRegistry, named: list[Any]) -> None:
             types.register(found)
         except TypeError:
             continue  # str, None, Any and the like need no registration
+
+
+def _say_not_constructed(agent_id: AgentId, error: BaseException) -> None:
+    """In the words of AutoGen's runtime, which sees no more than a shell being made."""
+    _event_logger.info(AgentConstructionExceptionEvent(agent_id=agent_id, exception=error))
+    _root_logger.error(f"Error constructing agent {agent_id}", exc_info=True)
 
 
 def _copy(instance: Agent | None) -> Agent | None:

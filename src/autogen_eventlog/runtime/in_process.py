@@ -33,6 +33,7 @@ from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers
 from autogen_eventlog.runtime.identity import Identity, TracedId
 from autogen_eventlog.runtime.interventions import InterventionChain
 from autogen_eventlog.runtime.passage import Passage
+from autogen_eventlog.runtime.redelivery import Redelivering, Redelivery
 from autogen_eventlog.runtime.reports import RestoreReport
 from autogen_eventlog.runtime.shell import JournaledAgent, Surroundings, shell_class
 from autogen_eventlog.runtime.submissions import Submission
@@ -70,7 +71,10 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         ignore_unhandled_exceptions: bool = True,
     ) -> None:
         self._handler, others = split_handlers(intervention_handlers or [])
+        self._again: InterventionHandler | None = None
+        """The other handlers, for messages that AutoGen's queue does not hold (`redeliver`)."""
         if self._handler is not None and others:
+            self._again = InterventionChain(others, self._record_dropped, lambda: None)
             chain: list[InterventionHandler] = [
                 InterventionChain(others, self._record_dropped, self._count_discarded)
             ]
@@ -89,7 +93,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         self._shells: dict[AgentId, JournaledAgent] = {}
         self._blueprints: dict[str, FactoryBlueprint] = {}
         if self._handler is not None:
-            self._around = Surroundings(self._handler.log, self._handler, self, self, EventIds())
+            self._around = Surroundings(self._handler.log, self._handler, self, self, EventIds(), Passage())
             self._travel = TimeTravel(self._handler, self._shells, self._shell_for)
             self._handler.attached_to(self)
 
@@ -211,7 +215,11 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             with self._entering:
                 encoded = await self._accept(message, topic=str(topic_id), message_id=message_id)
                 event, ticket = self._handler.submissions.submit(
-                    encoded, sender=None if sender is None else str(sender), message_id=message_id, topic=str(topic_id)
+                    encoded,
+                    sender=None if sender is None else str(sender),
+                    message_id=message_id,
+                    topic=str(topic_id),
+                    fan_out=await self.fan_out(topic_id, sender),
                 )
                 message_id = self._traced_submission(event, message, encoded, None)
                 await ticket  # a publication has no answer: that it returns is all that says it was accepted
@@ -271,6 +279,10 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             message_id=self._traced(event, object_, message),
         )
 
+    async def fan_out(self, topic: TopicId, sender: AgentId | None) -> int | None:
+        """How many deliveries AutoGen's runtime makes of a publication: one a subscription, none to the sender."""
+        return sum(recipient != sender for recipient in await self._subscribers(topic))
+
     def _to_hand_on(self, incarnation: Incarnation, message: Encoded, original: Any) -> Any:
         """The object that travels through AutoGen's runtime. Where it may be looked at, it is as it was when sent."""
         return original if self._messages_stay else incarnation.codec.decode(message.data, where="message")
@@ -317,6 +329,12 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         if self._handler is not None:
             self._tracer_helper.look()  # type: ignore[attr-defined]
         super().start()
+
+    async def _process_next(self) -> None:
+        await super()._process_next()
+        if self._handler is not None and self._run_context is None:
+            # Stepped by hand. AutoGen's runtime comes back with the handler begun; here it is recorded before it begins.
+            await self._around.beginning.cleared()
 
     def _count_discarded(self) -> None:
         self._message_queue.task_done()
@@ -440,6 +458,31 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         if self._handler is None:
             raise EventLogHandler.incomplete(operation, "a runtime without an EventLogHandler")
         return self._travel
+
+    async def redeliver(self, *, since: datetime | None = None) -> list[Redelivery]:
+        """Deliver, in order and once, what dead processes had accepted and not delivered (`log.audit.undelivered`).
+
+        It is not done by itself: only you know whether a message of yesterday should still be acted upon. Publications
+        go to today's subscribers that have not had them; calls between agents are asked again by their callers, which
+        come up for it. Intervention handlers see each message again.
+
+        Args:
+            since: Only what was recorded at or after this zone-aware time.
+
+        Returns:
+            What was done with each message, oldest first.
+
+        Raises:
+            RecordingIncomplete: There is no `EventLogHandler`.
+            InvalidPoint: A time without a zone.
+            DatabaseUnavailable: The database did not answer within the bound.
+        """
+        if self._handler is None:
+            raise EventLogHandler.incomplete("redeliver", "a runtime without an EventLogHandler")
+        return await Redelivering(self._handler.log, self._shell_for, self._subscribers, self._again).all(since)
+
+    async def _subscribers(self, topic: TopicId) -> list[AgentId]:
+        return list(await self._subscription_manager.get_subscribed_recipients(topic))
 
     # -- stopping -------------------------------------------------------------------------------------------------
 

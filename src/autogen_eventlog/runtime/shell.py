@@ -41,6 +41,7 @@ from autogen_eventlog.runtime.appender import StreamAppender
 from autogen_eventlog.runtime.blueprint import Blueprint
 from autogen_eventlog.runtime.handler import EventLogHandler
 from autogen_eventlog.runtime.identity import Identity, identity_of
+from autogen_eventlog.runtime.passage import Passage
 from autogen_eventlog.runtime.snapshotting import Snapshotting
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,8 @@ class Surroundings:
     runtime: AgentRuntime
     world: World
     ids: Any
+    beginning: Passage
+    """Messages that have reached their agent and whose handler has not begun."""
 
 
 class JournaledAgent:
@@ -103,6 +106,12 @@ class JournaledAgent:
             Divergence, NotRestorable, …: The agent could not be recovered; it was not delivered.
             Whatever the handler raised.
         """
+        with self._around.beginning:
+            incarnation, delivery = await self._begin(message, ctx)
+        return await self._answer(incarnation, delivery, ctx.cancellation_token)
+
+    async def _begin(self, message: Any, ctx: MessageContext) -> tuple[Incarnation, Delivery]:
+        """Record a delivery and start its handler, or find the delivery that this very message led to before."""
         identity = identity_of(ctx.message_id)
         check_text("message_id", ctx.message_id)
         recorded = identity.recorded
@@ -118,7 +127,7 @@ class JournaledAgent:
         if identity.again:
             joined = await self._join(incarnation, identity)
             if joined is not None:
-                return await self._answer(incarnation, joined, ctx.cancellation_token)
+                return incarnation, joined
         envelope = Envelope(
             message=encoded,
             sender=ctx.sender,
@@ -136,7 +145,7 @@ class JournaledAgent:
                 self.drop(incarnation, error)
                 raise
             incarnation.start(delivery)
-        return await self._answer(incarnation, delivery, ctx.cancellation_token)
+        return incarnation, delivery
 
     async def save_state(self) -> Mapping[str, Any]:
         return await (await self.live()).agent.save_state()  # type: ignore[union-attr]
@@ -339,6 +348,12 @@ class JournaledAgent:
         agent = await self._build(incarnation)
         incarnation.end()
         return agent
+
+    async def shares(self) -> bool:
+        """Whether its factory gives each instance the same objects, which others hold too: a fresh one can't replace it."""
+        if self._incarnation is None:
+            await self.scratch()
+        return self.blueprint.shares
 
     async def description(self) -> AgentMetadata:
         """The agent's metadata, from the instance if there is one, else from one made for the purpose."""

@@ -75,10 +75,21 @@ class Submissions:
                 self._appender = StreamAppender(self._log.writer, claim)
 
     def submit(
-        self, message: Encoded, *, sender: str | None, message_id: str | None, **where: str | None
+        self,
+        message: Encoded,
+        *,
+        sender: str | None,
+        message_id: str | None,
+        fan_out: int | None = None,
+        **where: str | None,
     ) -> tuple[EventData, Awaitable[Any]]:
-        """Append that a message entered the runtime, as the beginning of a conversation."""
-        event = self._submission(message, sender, message_id, where)
+        """Append that a message entered the runtime, as the beginning of a conversation.
+
+        Args:
+            fan_out: For how many it is, if that is known.
+        """
+        metadata = {} if fan_out is None else {"fan_out": fan_out}
+        event = self._submission(message, sender, message_id, where | {"metadata": metadata})
         return event, self._append(event)
 
     def hold(self, message: Encoded, *, sender: str | None, message_id: str | None, recipient: str) -> Submission:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -18,6 +20,8 @@ from autogen_eventlog.runtime.reports import RestoreReport
 from autogen_eventlog.runtime.saved_state import SavedState, parse
 from autogen_eventlog.runtime.shell import JournaledAgent
 from autogen_eventlog.snapshots import has_own_state
+
+logger = logging.getLogger(__name__)
 
 ShellFor = Callable[[AgentId], JournaledAgent]
 
@@ -153,8 +157,14 @@ class TimeTravel:
         version = await shell.durable_version()
         if version is None:
             head = await self._log.head(shell.stream)
-            return SavedState(shell.stream, 0 if head is None else head.version, None)
+            recorded = 0 if head is None else head.version
+            return SavedState(shell.stream, recorded, await self._first_state(shell) if recorded == 0 else None)
         return SavedState(shell.stream, version, await self._own_state(shell, version))
+
+    async def _first_state(self, shell: JournaledAgent) -> dict[str, Any] | None:
+        """What an agent without a past would say of itself; none is made for it."""
+        fresh = await shell.scratch()
+        return dict(await fresh.save_state()) if has_own_state(fresh) else None
 
     async def _own_state(self, shell: JournaledAgent, version: int) -> dict[str, Any] | None:
         """What the agent says of itself, if it is at rest before and after."""
@@ -201,12 +211,46 @@ class TimeTravel:
         if saved.version > recorded:
             await self._load_carried(shell, saved, f"the log holds {recorded} events of {saved.stream!r}")
         elif saved.stream == shell.stream:
-            if saved.version > 0 or recorded > 0:
-                await self._restore(shell, saved.version, f"saved state at version {saved.version}", None)
+            await self._load_own(shell, saved)
         elif saved.version == 0:
-            await self._load_carried(shell, saved, "it names another agent that has no past")
+            await self._load_beginning(shell, saved)
+        elif saved.state is not None and await shell.shares():
+            # Others hold what a fresh instance would replace (AgentChat's participants), and the ids in the other past
+            # are not this agent's: what the agent said of itself is put into the instance that lives, as in AutoGen.
+            await shell.load(saved.state)
         else:
             await self._fork(shell, saved)
+
+    async def _load_own(self, shell: JournaledAgent, saved: SavedState) -> None:
+        """Go back to where it was saved, unless nothing has happened to the agent since."""
+        if not await self._is_at(shell, saved.version):
+            await self._restore(shell, saved.version, f"saved state at version {saved.version}", None)
+        if saved.state is not None and await self._says_otherwise(shell, saved.state):
+            logger.warning("%s was changed by something else than messages before it was saved", shell.stream)
+            await shell.load(saved.state)
+
+    async def _load_beginning(self, shell: JournaledAgent, saved: SavedState) -> None:
+        """Load the state of another agent that had no past: what it carries, or a fresh instance."""
+        if saved.state is not None:
+            await shell.load(saved.state)
+        elif not await self._is_at(shell, 0):
+            await self._restore(shell, 0, "saved state of an agent without a past", None)
+
+    async def _is_at(self, shell: JournaledAgent, version: int) -> bool:
+        """Whether the agent is now as it was at `version`."""
+        incarnation = shell.incarnation
+        if incarnation is not None:
+            await incarnation.durable
+            if not incarnation.quiet:
+                return False
+        async for event in self._log.reader.read(shell.stream, after_version=version):
+            if event.type is not EventType.AGENT_ACTIVATED:
+                return False
+        return True
+
+    async def _says_otherwise(self, shell: JournaledAgent, state: Mapping[str, Any]) -> bool:
+        agent = await shell.instance()
+        return has_own_state(agent) and _json(await agent.save_state()) != _json(state)
 
     async def _fork(self, shell: JournaledAgent, saved: SavedState) -> None:
         note = (EventType.STREAM_FORKED, {"from_stream": saved.stream, "from_version": saved.version})
@@ -225,3 +269,6 @@ class TimeTravel:
         await shell.load(saved.state)
 
 
+def _json(state: Mapping[str, Any]) -> str:
+    """A state as it comes out of a file: a tuple and a list are one there."""
+    return json.dumps(state, sort_keys=True, default=repr)

@@ -1,0 +1,142 @@
+"""Messages that dead processes had accepted and not delivered, delivered on request (CASES A21, G8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from autogen_core import AgentId, CancellationToken, DropMessage, InterventionHandler, MessageContext, TopicId
+
+from autogen_eventlog.events import EventType, RecordedEvent
+from autogen_eventlog.ids import parse_topic
+from autogen_eventlog.log import EventLog
+from autogen_eventlog.postgres.records import MessageFilter
+from autogen_eventlog.runtime.identity import Identity, TracedId
+from autogen_eventlog.runtime.shell import JournaledAgent
+
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Redelivery:
+    """What was done with one message."""
+
+    event: RecordedEvent
+    """That it was sent, published or submitted."""
+    delivered_to: tuple[AgentId, ...]
+    """Agents whose handler ran for it now. For a call between agents: the caller, which has asked again."""
+    failed: tuple[tuple[AgentId, BaseException], ...]
+    """Agents that could not be had, or whose handler raised."""
+
+
+class Redelivering:
+    """One run over what was left undelivered."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        shell_for: Callable[[AgentId], JournaledAgent],
+        subscribers: Callable[[TopicId], Awaitable[list[AgentId]]],
+        interventions: InterventionHandler | None,
+    ) -> None:
+        self._log = log
+        self._shell_for = shell_for
+        self._subscribers = subscribers
+        self._interventions = interventions
+
+    async def all(self, since: datetime | None) -> list[Redelivery]:
+        """See `EventSourcedAgentRuntime.redeliver`. Deliveries begin in order, and run beside each other."""
+        await self._log.start_writing()
+        begun = [await self._begin(event) async for event in self._left(since)]
+        return [
+            self._report(event, agents, await asyncio.gather(*deliveries, return_exceptions=True))
+            for event, agents, deliveries in begun
+        ]
+
+    async def _left(self, since: datetime | None) -> AsyncIterator[RecordedEvent]:
+        """What was undelivered at the call, of owners that are no more."""
+        alive = {worker.id for worker in await self._log.ownership.workers() if worker.alive}
+        found: list[RecordedEvent] = []
+        after: int | None = None
+        while page := await self._log.audit.undelivered(since=since, after=after, limit=_PAGE):
+            found += page
+            after = page[-1].position
+        for event in found:
+            if not await self._under_way(event, alive):
+                yield event
+
+    async def _under_way(self, event: RecordedEvent, alive: set[UUID]) -> bool:
+        """Whether the process that recorded it lives still, and may yet deliver it."""
+        head = await self._log.head(event.stream)
+        return head is not None and head.epoch == event.epoch and head.owner in alive
+
+    async def _begin(self, event: RecordedEvent) -> tuple[RecordedEvent, list[AgentId], list[asyncio.Task[None]]]:
+        if event.type is EventType.MESSAGE_SENT:
+            caller = AgentId.from_str(event.stream)
+            return event, [caller], [asyncio.create_task(self._bring_up(caller))]
+        lacking = await self._lacking(event)
+        return event, lacking, [asyncio.create_task(self._deliver(event, one)) for one in lacking]
+
+    def _report(self, event: RecordedEvent, agents: list[AgentId], outcomes: Iterable[Any]) -> Redelivery:
+        pairs = list(zip(agents, outcomes, strict=True))
+        return Redelivery(
+            event,
+            tuple(agent for agent, outcome in pairs if not isinstance(outcome, BaseException)),
+            tuple((agent, outcome) for agent, outcome in pairs if isinstance(outcome, BaseException)),
+        )
+
+    async def _bring_up(self, caller: AgentId) -> None:
+        await self._shell_for(caller).live()
+
+    async def _lacking(self, event: RecordedEvent) -> list[AgentId]:
+        """For whom it was, without those that have it. Two subscriptions of one agent make two deliveries (T29)."""
+        if event.topic is None:
+            return [AgentId.from_str(event.recipient or "")]
+        sender = _sender(event)
+        had = Counter(delivered.stream for delivered in await self._deliveries(event))
+        lacking: list[AgentId] = []
+        for recipient in await self._subscribers(parse_topic(event.topic)):
+            if recipient == sender:
+                continue
+            if had[str(recipient)] > 0:
+                had[str(recipient)] -= 1
+            else:
+                lacking.append(recipient)
+        return lacking
+
+    async def _deliveries(self, event: RecordedEvent) -> list[RecordedEvent]:
+        filter_ = MessageFilter(cause=event.id, event_types=(EventType.MESSAGE_DELIVERED,), limit=1_000_000)
+        return await self._log.reader.messages(filter_)
+
+    async def _deliver(self, event: RecordedEvent, recipient: AgentId) -> None:
+        context = MessageContext(
+            sender=_sender(event),
+            topic_id=None if event.topic is None else parse_topic(event.topic),
+            is_rpc=event.topic is None,
+            cancellation_token=CancellationToken(),
+            message_id=TracedId(event.message_id or str(event.id), Identity(event.id, event.correlation, again=True)),
+        )
+        shell = self._shell_for(recipient)
+        await shell.live()
+        message = self._log.codec.decode(event.payload or b"", where=f"stream {event.stream!r}, version {event.version}")
+        message = await self._intervene(message, context, recipient)
+        if message is not DropMessage:
+            await shell.on_message(message, context)
+
+    async def _intervene(self, message: Any, context: MessageContext, recipient: AgentId) -> Any:
+        if self._interventions is None:
+            return message
+        if context.topic_id is None:
+            return await self._interventions.on_send(message, message_context=context, recipient=recipient)
+        return await self._interventions.on_publish(message, message_context=context)
+
+
+def _sender(event: RecordedEvent) -> AgentId | None:
+    if event.type is EventType.MESSAGE_PUBLISHED:
+        return AgentId.from_str(event.stream)
+    return None if event.sender is None else AgentId.from_str(event.sender)

@@ -1,0 +1,130 @@
+"""What a factory puts into every instance it makes, and how instances beside the live one get something of their own.
+
+AgentChat's teams register factories that close over a participant, so each container they make holds the same one. The
+instance that lives is given it, as on AutoGen's runtime; people hold references to it. A view, a trial or a replay that is
+to take the live one's place is given a copy of what it was before it lived: what is done there must not reach the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from autogen_core import Agent, AgentId, AgentRuntime
+
+from autogen_eventlog.effects.finding import find
+from autogen_eventlog.effects.standins import cell_of
+from autogen_eventlog.errors import NotRestorable
+from autogen_eventlog.incarnation.incarnation import Incarnation
+
+_NOT_SHARED = (str, bytes, int, float, type(None), type, types.ModuleType, types.BuiltinFunctionType, AgentRuntime, AgentId)
+_CALLABLES = (types.FunctionType, types.MethodType, functools.partial)
+
+
+class SharedObjects:
+    """The objects that instances of one agent type get from their factory, by agent."""
+
+    def __init__(self, factory: Callable[[], Any]) -> None:
+        self._captured = {id(value): value for value in captured(factory)}
+        self._pristine: dict[AgentId, _Pristine] = {}
+        self.any = False
+        """Whether an instance was seen that holds one."""
+
+    def separate(self, agent: Agent, agent_id: AgentId, incarnation: Incarnation) -> None:
+        """Give a new instance its own copies, unless it is the first that is to live.
+
+        Raises:
+            NotRestorable: A copy is needed, and what the factory shares can't be copied.
+        """
+        held = {name: value for name, value in vars(agent).items() if id(value) in self._captured}
+        if not held:
+            return
+        self.any = True
+        first = agent_id not in self._pristine
+        if first:
+            self._pristine[agent_id] = _Pristine(held, _outside(agent))
+        if not (first and incarnation.continues):
+            vars(agent).update(self._pristine[agent_id].again(agent_id))
+        if incarnation.continues:
+            _only_when_live(agent, held, incarnation)
+
+
+class _Pristine:
+    """What one agent is given, as it was before any instance lived."""
+
+    def __init__(self, held: dict[str, Any], outside: dict[int, Any]) -> None:
+        self._outside = outside
+        self._named = ", ".join(f"{name} ({type(value).__name__})" for name, value in held.items())
+        self._copies = self._copied(held)
+
+    def again(self, agent_id: AgentId) -> dict[str, Any]:
+        own = None if self._copies is None else self._copied(self._copies)
+        if own is None:
+            problem = f"its factory gives every instance the same {self._named}, of which no copy can be made"
+            raise NotRestorable(str(agent_id), "a fresh instance", problem, "Let the factory make them anew")
+        return own
+
+    def _copied(self, held: dict[str, Any]) -> dict[str, Any] | None:
+        """Copies that hang together as the originals do; None if there can be none."""
+        queues = {id(value): _queue(value) for value in held.values() if isinstance(value, asyncio.Queue)}
+        try:
+            return copy.deepcopy(held, {**self._outside, **queues})
+        except Exception:  # a lock, a socket, whatever it holds: said when a copy is needed
+            return None
+
+
+def _outside(agent: Agent) -> dict[int, Any]:
+    """The models, tools and the like that hang on an instance, by id (a `deepcopy` memo): copies ask the same ones."""
+    found = find(agent)
+    behind = [cell_of(stand_in).wrapped for stand_in in found.stand_ins]
+    return {**found.boundaries, **{id(value): value for value in behind}}
+
+
+def captured(factory: Callable[[], Any]) -> Iterator[Any]:
+    """The objects that a factory has at hand before it is called: in its closure, arguments, `self` and globals."""
+    pending: list[Any] = [factory]
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, _CALLABLES):
+            pending.extend(_behind(value))
+        elif not isinstance(value, _NOT_SHARED):
+            yield value
+
+
+def _behind(function: Any) -> Iterator[Any]:
+    if isinstance(function, functools.partial):
+        yield from (function.func, *function.args, *function.keywords.values())
+    elif isinstance(function, types.MethodType):
+        yield from (function.__func__, function.__self__)
+    else:
+        for cell in function.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # a name that is not assigned yet
+                continue
+        yield from (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        for name in function.__code__.co_names:
+            value = function.__globals__.get(name)
+            if not isinstance(value, _CALLABLES):
+                yield value
+
+
+def _queue(queue: asyncio.Queue[Any]) -> asyncio.Queue[Any]:
+    """A queue to others is an output: an instance that does not live yet has one that nobody reads."""
+    return type(queue)(queue.maxsize)
+
+
+def _only_when_live(agent: Agent, held: dict[str, Any], incarnation: Incarnation) -> None:
+    """Replay fills no queue that others read."""
+    queues = {name: value for name, value in held.items() if isinstance(value, asyncio.Queue)}
+    if queues and not incarnation.live:
+        vars(agent).update({name: _queue(value) for name, value in queues.items()})
+        incarnation.when_live.append(lambda: vars(agent).update(queues))
