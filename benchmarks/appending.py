@@ -42,11 +42,9 @@ async def _run(dsn: str, sizes: Sizes) -> Report:
                 ]
                 row, found = _compare(producers, pairs)
                 rows.append(row)
-                aims.append(Aim(f"{producers} producers: ours ÷ plain", found, _WANTED))
+                aims.append(Aim(f"writer, producers: {producers}: ours ÷ plain", found, _WANTED))
         memory = await _memory(writer, ownership, sizes)
-    aims.append(
-        Aim("256 producers, back-pressure on: resident memory, last ÷ first", memory[-1] / memory[0], _FLAT, True)
-    )
+    aims.append(Aim("writer, producers: 256: resident memory, last ÷ first", memory[-1] / memory[0], _FLAT, True))
     columns = ("producers", "ours, events/s", "a commit", "plain, events/s", "a commit", "ours ÷ plain")
     resident = Table(
         "Resident memory after each of three times that work, MiB.", ("first", "second", "third"), [memory]

@@ -46,7 +46,7 @@ SELECT
     %(message_type)s, CASE WHEN k >= 3 THEN 'replied' END,
     CASE k WHEN 1 THEN CASE WHEN step %% 20 > 0 THEN pg_temp.event_id(step - 1, 2) END
         WHEN 3 THEN pg_temp.event_id(step, 2) ELSE pg_temp.event_id(step, 1) END,
-    pg_temp.event_id(step / 20, 9), json_build_object('tick', step / %(agents)s * 4 + k), %(payload)s
+    pg_temp.event_id(step / 20, 9), ('{"tick":' || step / %(agents)s * 4 + k || '}')::json, %(payload)s
 FROM generate_series(0::bigint, %(steps)s::bigint - 1) AS step
 CROSS JOIN generate_series(1, 4) AS k
 WHERE k < 4 OR step < %(steps)s - %(in_flight)s

@@ -24,7 +24,7 @@ from benchmarks.sizes import Sizes
 
 _WAVE = 100
 _FLAT = 1.25
-_WITH, _WITHOUT = "with snapshots", "without"
+_WITH, _WITHOUT = "with snapshots", "without snapshots"
 _FILL_SNAPSHOTS = "INSERT INTO snapshot SELECT * FROM kept"
 _PREPARE = {_WITH: f"{_FILL_SNAPSHOTS} ON CONFLICT DO NOTHING", _WITHOUT: "DELETE FROM snapshot"}
 
@@ -48,7 +48,7 @@ def run(dsn: str, sizes: Sizes) -> Report:
 
 
 def _what(snapshots: str, sizes: Sizes) -> str:
-    return f"{snapshots}: peak RSS at {sizes.streams[-1]:,} events ÷ at {sizes.streams[0]:,}"
+    return f"recovery {snapshots}: peak RSS at {sizes.streams[-1]:,} events ÷ at {sizes.streams[0]:,}"
 
 
 def _growth(found: dict[tuple[int, str], list[Found]], snapshots: str, sizes: Sizes) -> float:

@@ -55,7 +55,7 @@ def run(dsn: str, sizes: Sizes) -> Report:
             turns[case].append(asyncio.run(_turn(place, case, sizes.replay_messages)))
     ratios = {case: ratio([turn.replayed for turn in of], [turn.live for turn in of]) for case, of in turns.items()}
     rows = [_row(case, of, ratios[case]) for case, of in turns.items()]
-    aims = [Aim(f"{case.name}: replay ÷ live", ratios[case], case.wanted) for case in CASES if case.wanted]
+    aims = [Aim(f"replay, {case.name}: replay ÷ live", ratios[case], case.wanted) for case in CASES if case.wanted]
     columns = ("", "events", "recorded, events/s", "replayed, events/s", "replay ÷ live")
     return Report([Table("A view of the newest version, without snapshots.", columns, rows)], aims)
 

@@ -14,9 +14,9 @@ from eventsourcing.persistence import IntegrityError, NotSupportedError, Operati
 from eventsourcing.popo import POPOTrackingRecorder
 from eventsourcing.projection import ApplicationSubscription, Projection, ProjectionRunner
 from psycopg.conninfo import make_conninfo
+from psycopg.sql import SQL, Identifier
 
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
-from autogen_eventlog.postgres.views import view_datastore
 from autogen_eventlog.projections import (
     EventLogApplication,
     EventLogRecorder,
@@ -277,18 +277,18 @@ def test_an_application_of_the_log_refuses_what_it_is_not(dsn: str) -> None:
     application.close()
 
 
-def test_a_view_keeps_every_setting_of_its_dsn(dsn: str) -> None:
-    datastore = view_datastore(
-        make_conninfo(dsn, application_name="the view", options="-c statement_timeout=4321"), "public"
-    )
-    try:
-        with datastore.get_connection() as connection:
-            [row] = connection.execute(
-                "SELECT current_setting('application_name') AS name, current_setting('statement_timeout') AS timeout"
-            ).fetchall()
-    finally:
-        datastore.close()
-    assert row == {"name": "the view", "timeout": "4321ms"}
+@pytest.mark.parametrize("schema", ["public", 'my "odd" \\ schema'])
+def test_a_view_keeps_every_setting_of_its_dsn_and_lives_in_its_schema(dsn: str, schema: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(schema)))
+    settings = make_conninfo(dsn, application_name="the view", options="-c statement_timeout=4321")
+    with open_view(OutcomeCounts, settings, schema=schema) as view, view.datastore.get_connection() as connection:
+        rows = connection.execute(
+            "SELECT current_setting('application_name') AS name, current_setting('statement_timeout') AS timeout, "
+            "(SELECT count(*) FROM pg_tables WHERE schemaname = %s) AS tables",
+            (schema,),
+        ).fetchall()
+    assert rows == [{"name": "the view", "timeout": "4321ms", "tables": 2}]
 
 
 def test_an_application_and_its_agents_share_a_log(dsn: str) -> None:

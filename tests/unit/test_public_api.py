@@ -32,6 +32,7 @@ INTERNAL = {
     "EventLogHandler.attached_to",
     "EventLogHandler.incomplete",
     "EventSourcedAgentRuntime.ask",
+    "EventSourcedAgentRuntime.fan_out",
     "EventSourcedAgentRuntime.publish",
 }
 """Public for the package's own modules alone."""

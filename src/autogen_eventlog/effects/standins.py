@@ -230,26 +230,36 @@ class _Asked:
     ) -> None:
         self.kind = f"{cell.family.name}.{name}"
         self._identity = cell.identity
-        self._bound = signature.bind(*args, **keywords)
-        for key, value in list(self._bound.arguments.items())[1:]:
-            # The real call comes after a commit: by then the agent may have changed the list that it gave.
-            if type(value) in (list, dict):
-                self._bound.arguments[key] = copy.copy(value)
-        self.token = next((v for v in self._arguments.values() if isinstance(v, CancellationToken)), None)
-
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        return dict(list(self._bound.arguments.items())[1:])
+        bound = signature.bind(*args, **keywords)
+        # The real call comes after a commit: by then the agent may have changed the list that it gave.
+        self._args = [copy.copy(value) if type(value) in (list, dict) else value for value in bound.args[1:]]
+        self._keywords = {
+            key: copy.copy(value) if type(value) in (list, dict) else value for key, value in bound.kwargs.items()
+        }
+        self._named = _named(bound)
+        self.token = next((v for v in self._named.values() if isinstance(v, CancellationToken)), None)
 
     def request(self, incarnation: Incarnation) -> Request:
-        return request(incarnation.codec, self.kind, {**self._identity, **self._arguments})
+        return request(incarnation.codec, self.kind, {**self._identity, **self._named})
 
     def made(self, real: Callable[..., Any], token: CancellationToken) -> Any:
         """Make the real call, with `token` in the place of the agent's."""
-        for key, value in self._arguments.items():
-            if isinstance(value, CancellationToken):
-                self._bound.arguments[key] = token
-        return real(*self._bound.args[1:], **self._bound.kwargs)
+        args = [token if isinstance(value, CancellationToken) else value for value in self._args]
+        keywords = {k: token if isinstance(value, CancellationToken) else value for k, value in self._keywords.items()}
+        return real(*args, **keywords)
+
+
+def _named(bound: inspect.BoundArguments) -> dict[str, Any]:
+    """The arguments by the names of the parameters, those of `**keywords` by their own."""
+    named: dict[str, Any] = {}
+    for position, (name, parameter) in enumerate(bound.signature.parameters.items()):
+        if position == 0 or name not in bound.arguments:
+            continue
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            named |= bound.arguments[name]
+        else:
+            named[name] = bound.arguments[name]
+    return named
 
 
 def reading(name: str, of: Callable[[Any], Any], back: Callable[[Any], Any], otherwise: Any) -> Any:

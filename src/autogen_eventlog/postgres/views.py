@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from eventsourcing.postgres import PostgresDatastore
@@ -14,9 +15,11 @@ def view_datastore(conninfo: str, schema: str) -> PostgresDatastore:
     """A datastore for views; it connects when it is first used. The caller closes it.
 
     Its constructor takes five settings of a connection and insists on them; here TLS and all others are kept, and what
-    is not given is libpq's to find.
+    is not given is libpq's to find. Names in the view's statements resolve in `schema` alone: by default they might in
+    a schema named like the user, which is the log's where both are called `eventlog`.
     """
     settings: dict[str, Any] = {**keep_alive(conninfo), **conninfo_to_dict(conninfo)}
+    settings["options"] = f"{settings.get('options', '')} -c search_path={_escaped(schema)}".strip()
     required = {name: settings.pop(name, None) for name in ("dbname", "host", "port", "user", "password")}
     datastore = PostgresDatastore(
         **required, schema=schema, connect_timeout=30.0, pool_size=1, max_overflow=3, originator_id_type="text"
@@ -25,3 +28,9 @@ def view_datastore(conninfo: str, schema: str) -> PostgresDatastore:
     assert isinstance(kept, dict)
     datastore.pool.kwargs = kept | settings
     return datastore
+
+
+def _escaped(schema: str) -> str:
+    """A schema's name as an identifier, within libpq's `options`."""
+    quoted = '"' + schema.replace('"', '""') + '"'
+    return re.sub(r"([\\\s])", r"\\\1", quoted)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from autogen_eventlog.errors import UnsupportedEventLoop
+from autogen_eventlog.replay.generators import watch
 
 _ATTRIBUTE = "_autogen_eventlog_hooks"
 
@@ -77,6 +78,7 @@ def install(loop: asyncio.AbstractEventLoop) -> Hooks:
         hooks = Hooks(loop.call_soon, loop.call_at, loop.time)
         _wrap(loop, hooks)
         setattr(loop, _ATTRIBUTE, hooks)
+    watch(SESSION.get, lambda function, generator: outside_context().run(function, generator))
     return hooks
 
 

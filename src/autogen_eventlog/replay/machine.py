@@ -105,6 +105,7 @@ class Machine:
     @property
     def exhausted(self) -> bool:
         """Whether the journal is at its end."""
+        self._pass_notes()
         return self._complete and not self._entries
 
     # -- following ------------------------------------------------------------------------------------------------
@@ -118,18 +119,14 @@ class Machine:
         Raises:
             Mismatch: The input's tick is over, or something unrecorded woke the agent here.
         """
-        while self._entries:
-            entry = self._entries[0]
-            if isinstance(entry, Happened) and _is_note(entry.event):
-                self._pass(entry)
-                continue
-            if isinstance(entry, ForeignWakeup):
-                raise self._foreign(entry)
-            if not _is_input(entry) or not self._reached(entry, idle):
-                return None
-            self._pass(entry)
-            return entry  # type: ignore[return-value]
-        return None
+        self._pass_notes()
+        entry = self._entries[0] if self._entries else None
+        if isinstance(entry, ForeignWakeup):
+            raise self._foreign(entry)
+        if entry is None or not _is_input(entry) or not self._reached(entry, idle):
+            return None
+        self._pass(entry)
+        return entry  # type: ignore[return-value]
 
     def _reached(self, entry: Entry, idle: bool) -> bool:
         if self._order is not None:
@@ -146,6 +143,7 @@ class Machine:
         Raises:
             Mismatch: The journal has something else here.
         """
+        self._pass_notes()
         entry = self._entries[0] if self._entries else None
         if not isinstance(entry, Happened):
             raise self._mismatch(describe(made))
@@ -165,6 +163,7 @@ class Machine:
         Raises:
             Mismatch: The journal has no such reading here.
         """
+        self._pass_notes()
         entry = self._entries[0] if self._entries else None
         if not isinstance(entry, Reading) or entry.kind != kind:
             raise self._mismatch(f"a reading of {kind} at tick {self.tick}")
@@ -189,6 +188,14 @@ class Machine:
         return first.tick if _is_input(first) else first.tick - 1
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _pass_notes(self) -> None:
+        """Pass what concerns no code, also amid a callback: an agent that was brought here went on from amid one."""
+        while self._entries:
+            entry = self._entries[0]
+            if not (isinstance(entry, Happened) and _is_note(entry.event)):
+                return
+            self._pass(entry)
 
     def _pass(self, entry: Entry) -> None:
         self._entries.popleft()

@@ -132,6 +132,8 @@ class TimeTravel:
     async def _known(self, types: Iterable[str]) -> AsyncIterator[JournaledAgent]:
         """The shells of all agents that the log knows and whose type is registered."""
         seen: set[str] = set()
+        for shell in list(self._shells.values()):
+            await shell.durable_version()  # an agent that was just made may not be in the log yet
         for agent_type in types:
             after: str | None = None
             while heads := await self._log.agents(type=agent_type, after=after):

@@ -1,6 +1,3 @@
-import asyncio
-import logging
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from tests.docs.pages import ROOT, blocks
