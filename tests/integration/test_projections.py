@@ -153,14 +153,17 @@ def test_a_database_that_comes_back_is_followed_again(dsn: str) -> None:
     """Nobody may connect for a while, and those who were connected are thrown out."""
     [(name,)] = execute(dsn, "SELECT current_database()")
     expected = record(dsn, outcomes(1))
-    elsewhere = make_conninfo(dsn, dbname="postgres")
-    with open_view(OutcomeCounts, dsn) as view, ProjectionSupervisor(CountOutcomes(view), dsn) as running:
+    with (
+        psycopg.connect(make_conninfo(dsn, dbname="postgres"), autocommit=True) as server,
+        open_view(OutcomeCounts, dsn) as view,
+        ProjectionSupervisor(CountOutcomes(view), dsn, unavailable_after=0.2) as running,
+    ):
         running.catch_up(SECONDS)
         expected += record(dsn, outcomes(2))
-        with psycopg.connect(elsewhere, autocommit=True) as server:
-            server.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
-            server.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (name,))
-            server.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+        server.execute(SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(Identifier(name)))
+        server.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (name,))
+        wait_until(lambda: running.statistics().last_error, "a runner has ended", timeout=SECONDS)
+        server.execute(SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(Identifier(name)))
         running.catch_up(SECONDS)
     assert counted(dsn) == expected
 

@@ -64,7 +64,9 @@ def types(appender: ListAppender) -> list[str]:
 
 
 async def ask(agent: Any, ctx: MessageContext) -> Any:
-    result = await agent.model.create([UserMessage(content="hello", source="me")], cancellation_token=ctx.cancellation_token)
+    result = await agent.model.create(
+        [UserMessage(content="hello", source="me")], cancellation_token=ctx.cancellation_token
+    )
     return result.content
 
 

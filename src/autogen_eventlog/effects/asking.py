@@ -280,4 +280,3 @@ async def _last_of(source: Any) -> AsyncGenerator[Any, None]:
     items = [item async for item in source]
     for item in items[-1:]:
         yield item
-

@@ -64,7 +64,9 @@ def _return_value_as_string(self: Any, value: Any) -> str:
 
 
 def _usage(name: str) -> Any:
-    return reading(name, lambda usage: [usage.prompt_tokens, usage.completion_tokens], lambda v: RequestUsage(*v), [0, 0])
+    return reading(
+        name, lambda usage: [usage.prompt_tokens, usage.completion_tokens], lambda v: RequestUsage(*v), [0, 0]
+    )
 
 
 async def _update_context(self: Any, model_context: ChatCompletionContext) -> UpdateContextResult:
@@ -99,6 +101,7 @@ def _change(before: list[LLMMessage], after: list[LLMMessage]) -> tuple[bool, li
 
 MODEL: Final = Family(
     "model",
+    ChatCompletionClient,
     calls=frozenset({"create", "close"}),
     streams=frozenset({"create_stream"}),
     instead={
@@ -110,6 +113,7 @@ MODEL: Final = Family(
 )
 TOOL: Final = Family(
     "tool",
+    BaseTool,
     calls=frozenset({"run", "run_json", "save_state_json"}),
     streams=frozenset({"run_stream", "run_json_stream"}),
     keep={"run": _recordable, "run_json": _recordable},
@@ -117,17 +121,22 @@ TOOL: Final = Family(
 )
 WORKBENCH: Final = Family(
     "workbench",
+    Workbench,
     calls=frozenset({"list_tools", "call_tool", "reset", "save_state"}),
     streams=frozenset({"call_tool_stream"}),
     instead={"start": lifecycle("start", starts=True), "stop": lifecycle("stop", starts=False)},
 )
 EXECUTOR: Final = Family(
     "executor",
+    CodeExecutor,
     calls=frozenset({"execute_code_blocks", "restart"}),
     instead={"start": lifecycle("start", starts=True), "stop": lifecycle("stop", starts=False)},
 )
 MEMORY: Final = Family(
-    "memory", calls=frozenset({"query", "add", "clear", "close"}), instead={"update_context": _update_context}
+    "memory",
+    Memory,
+    calls=frozenset({"query", "add", "clear", "close"}),
+    instead={"update_context": _update_context},
 )
 
 

@@ -139,7 +139,9 @@ def _allow(types: TypeRegistry, result: Any) -> None:
 
 def _say_what_is_left(agent: Agent, found: Found) -> None:
     for tool in found.threaded:
-        what = f"the function of tool {tool.name!r} is {type(agent).__name__}'s own code, and AutoGen runs it in a thread"
+        what = (
+            f"the function of tool {tool.name!r} is {type(agent).__name__}'s own code, and AutoGen runs it in a thread"
+        )
         _say(type(agent), f"{what}, which replay can't repeat. Make it an `async def`")
     if not found.complete:
         _say(type(agent), "it holds so many objects that not all were searched for models and tools")

@@ -20,7 +20,14 @@ LIMIT: Final = 20_000
 """Objects that are looked at. An agent that is made with more is not searched to its end."""
 
 _AUTOGEN: Final = frozenset({"autogen_core", "autogen_agentchat", "autogen_ext"})
-_NO_STATE: Final = (type, types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType, CancellationToken)
+_NO_STATE: Final = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+    CancellationToken,
+)
 _PLAIN: Final = (str, bytes, int, float, complex, type(None))
 _CONTAINERS: Final = (list, tuple, dict, deque)
 

@@ -63,5 +63,7 @@ def _checked(decision: str) -> Decision:
 
 def _checked_kind(kind: str) -> str:
     if kind.partition(".")[0] not in FAMILIES:
-        raise ValueError(f"effects_unknown names {kind!r}; the kinds are {', '.join(FAMILIES)}, and 'memory.query' and such")
+        raise ValueError(
+            f"effects_unknown names {kind!r}; the kinds are {', '.join(FAMILIES)}, and 'memory.query' and such"
+        )
     return kind

@@ -26,6 +26,7 @@ from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.replay.loop import SESSION
 
 _CELL = "_eventlog_cell"
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _OWN = frozenset({"load_state", "load_state_json"})
 """They put given data into the object itself: replay does that too."""
 _ALWAYS = frozenset({"save_state", "save_state_json"})
@@ -41,6 +42,8 @@ class Family:
 
     name: str
     """The first part of the kinds of their effects."""
+    base: type
+    """AutoGen's class, whose names of parameters are used in requests: another implementation makes the same ones."""
     calls: frozenset[str] = frozenset()
     """Methods that ask once, however they are written."""
     streams: frozenset[str] = frozenset()
@@ -172,14 +175,14 @@ def _recorded(cls: type, name: str, family: Family) -> Any:
     if name.startswith("_") or name in _OWN:
         return None
     if name in family.streams or inspect.isasyncgenfunction(method):
-        return _recorded_stream(method)
+        return _recorded_stream(method, family)
     asks = name in family.calls or inspect.iscoroutinefunction(method)
-    return _recorded_call(method, family.keep.get(name)) if asks else None
+    return _recorded_call(method, family) if asks else None
 
 
-def _recorded_call(method: Any, keep: Keep | None) -> Any:
+def _recorded_call(method: Any, family: Family) -> Any:
     """A method that asks the outside once."""
-    signature = inspect.signature(method)
+    signature, keep = _signature(method, family), family.keep.get(method.__name__)
 
     @functools.wraps(method)
     async def call(self: Any, *args: Any, **keywords: Any) -> Any:
@@ -188,7 +191,7 @@ def _recorded_call(method: Any, keep: Keep | None) -> Any:
         real = getattr(cell.wrapped, method.__name__)
         if incarnation is None:
             return await real(*args, **keywords)
-        asked = _Asked(cell, method.__name__, signature, (self, *args), keywords)
+        asked = _Asked(cell, method.__name__, signature, args, keywords)
 
         async def do(token: CancellationToken) -> Any:
             await cell.started(incarnation)
@@ -200,9 +203,9 @@ def _recorded_call(method: Any, keep: Keep | None) -> Any:
     return call
 
 
-def _recorded_stream(method: Any) -> Any:
+def _recorded_stream(method: Any, family: Family) -> Any:
     """A method that asks the outside and gets a stream."""
-    signature = inspect.signature(method)
+    signature = _signature(method, family)
 
     @functools.wraps(method)
     def stream(self: Any, *args: Any, **keywords: Any) -> Any:
@@ -211,7 +214,7 @@ def _recorded_stream(method: Any) -> Any:
         real = getattr(cell.wrapped, method.__name__)
         if incarnation is None:
             return real(*args, **keywords)
-        asked = _Asked(cell, method.__name__, signature, (self, *args), keywords)
+        asked = _Asked(cell, method.__name__, signature, args, keywords)
 
         async def do(token: CancellationToken) -> Any:
             await cell.started(incarnation)
@@ -230,13 +233,12 @@ class _Asked:
     ) -> None:
         self.kind = f"{cell.family.name}.{name}"
         self._identity = cell.identity
-        bound = signature.bind(*args, **keywords)
         # The real call comes after a commit: by then the agent may have changed the list that it gave.
-        self._args = [copy.copy(value) if type(value) in (list, dict) else value for value in bound.args[1:]]
+        self._args = [copy.copy(value) if type(value) in (list, dict) else value for value in args]
         self._keywords = {
-            key: copy.copy(value) if type(value) in (list, dict) else value for key, value in bound.kwargs.items()
+            key: copy.copy(value) if type(value) in (list, dict) else value for key, value in keywords.items()
         }
-        self._named = _named(bound)
+        self._named = _named(signature, self._args, self._keywords)
         self.token = next((v for v in self._named.values() if isinstance(v, CancellationToken)), None)
 
     def request(self, incarnation: Incarnation) -> Request:
@@ -249,17 +251,16 @@ class _Asked:
         return real(*args, **keywords)
 
 
-def _named(bound: inspect.BoundArguments) -> dict[str, Any]:
-    """The arguments by the names of the parameters, those of `**keywords` by their own."""
-    named: dict[str, Any] = {}
-    for position, (name, parameter) in enumerate(bound.signature.parameters.items()):
-        if position == 0 or name not in bound.arguments:
-            continue
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            named |= bound.arguments[name]
-        else:
-            named[name] = bound.arguments[name]
-    return named
+def _signature(method: Any, family: Family) -> inspect.Signature:
+    return inspect.signature(getattr(family.base, method.__name__, method))
+
+
+def _named(signature: inspect.Signature, args: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by the names of the parameters; what the signature does not know, by keyword or position."""
+    names = [name for name, known in signature.parameters.items() if known.kind not in _VARIABLE][1:]
+    given = {names[at] if at < len(names) else f"argument {at}": value for at, value in enumerate(args)} | keywords
+    order = {name: at for at, name in enumerate(names)}
+    return dict(sorted(given.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
 
 
 def reading(name: str, of: Callable[[Any], Any], back: Callable[[Any], Any], otherwise: Any) -> Any:
@@ -326,4 +327,3 @@ async def _change(self: Any, name: str, method: str, arguments: tuple[Any, ...],
     elif not starts:
         cell.to_start.discard(incarnation)
     return outcome
-

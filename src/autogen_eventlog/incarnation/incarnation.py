@@ -429,6 +429,7 @@ class Incarnation:
         finally:
             if delivery.task is not None:
                 self._tasks.discard(delivery.task)
+                delivery.task = None  # else task, context and delivery keep each other until the next collection
 
     async def _complete(self, delivery: Delivery, reply: Any, error: BaseException | None) -> None:
         outcome, message = self._outcome(reply, error)
@@ -447,7 +448,7 @@ class Incarnation:
         except EventLogError:
             return  # the incarnation has ended, and `end` has told whoever waits for this delivery
         self.deliveries.pop(delivery.number, None)
-        if error is None:
+        if error is None and not self._following:  # in replay nobody waits for the answer
             reply, _ = self._decode(message, outcome, "reply")
         if not delivery.done.done():
             delivery.done.set_result(Completion(outcome, reply, error, ticket))

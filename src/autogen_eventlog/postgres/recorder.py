@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from threading import Event
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 
@@ -175,7 +175,7 @@ class _Insertion:
     def run(self, connection: Connection) -> list[int]:
         heads = self._claim(connection)
         if self.attempts > 1:
-            found: dict[UUID, int] = dict(_rows(connection, "projection_find", {"ids": self._ids}))  # pyright: ignore
+            found = {row[0]: row[1] for row in _rows(connection, "projection_find", {"ids": self._ids})}
             if found:
                 return [found[id] for id in self._ids]
         versions = self._versions(heads)

@@ -10,6 +10,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from autogen_eventlog.postgres.session import keep_alive
 
+_WAIT_SECONDS = 5.0
+"""For a connection, ten times by the library. Also how long the pool tries by itself, ever more rarely: up to minutes
+apart if it is let, where a new request of ours makes it try at once."""
+
 
 def view_datastore(conninfo: str, schema: str) -> PostgresDatastore:
     """A datastore for views; it connects when it is first used. The caller closes it.
@@ -22,11 +26,12 @@ def view_datastore(conninfo: str, schema: str) -> PostgresDatastore:
     settings["options"] = f"{settings.get('options', '')} -c search_path={_escaped(schema)}".strip()
     required = {name: settings.pop(name, None) for name in ("dbname", "host", "port", "user", "password")}
     datastore = PostgresDatastore(
-        **required, schema=schema, connect_timeout=30.0, pool_size=1, max_overflow=3, originator_id_type="text"
+        **required, schema=schema, connect_timeout=_WAIT_SECONDS, pool_size=1, max_overflow=3, originator_id_type="text"
     )
     kept = datastore.pool.kwargs
     assert isinstance(kept, dict)
     datastore.pool.kwargs = kept | settings
+    datastore.pool.reconnect_timeout = _WAIT_SECONDS
     return datastore
 
 

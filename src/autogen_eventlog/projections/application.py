@@ -17,7 +17,7 @@ from eventsourcing.persistence import (
     TrackingRecorder,
     Transcoder,
 )
-from eventsourcing.utils import Environment
+from eventsourcing.utils import Environment, EnvType
 
 from autogen_eventlog.projections.notifications import recorded_event
 from autogen_eventlog.projections.recorder import EventLogRecorder
@@ -41,14 +41,23 @@ class RecordedEventMapper(Mapper[str]):
 class EventLogFactory(InfrastructureFactory[TrackingRecorder]):
     """Builds what `EventLogApplication` needs. A projection's view keeps its tracking in a store of its own."""
 
+    def __init__(self, env: Environment | EnvType | None) -> None:
+        super().__init__(env)
+        self._recorders: list[EventLogRecorder] = []
+
     def application_recorder(self) -> ApplicationRecorder:
         dsn = self.env.get(DSN)
         if not dsn:
-            raise NotSupportedError(f"{DSN} is not set: give the log's dsn in the environment of the runner")
-        bound = self.env.get(_UNAVAILABLE_AFTER)
-        return EventLogRecorder(
-            dsn, schema=self.env.get(SCHEMA) or "eventlog", unavailable_after=30.0 if bound is None else float(bound)
-        )
+            raise NotSupportedError(f"{DSN} is not set: give `log_environment(log.dsn)` to the runner")
+        bound = float(self.env.get(_UNAVAILABLE_AFTER) or 30.0)
+        recorder = EventLogRecorder(dsn, schema=self.env.get(SCHEMA) or "eventlog", unavailable_after=bound)
+        self._recorders.append(recorder)
+        return recorder
+
+    def close(self) -> None:
+        """Closes the recorders' connections."""
+        for recorder in self._recorders:
+            recorder.close()
 
     def mapper(
         self, transcoder: Transcoder | None = None, mapper_class: type[Mapper[Any]] | None = None
@@ -68,21 +77,14 @@ class EventLogFactory(InfrastructureFactory[TrackingRecorder]):
 class EventLogApplication(Application[str]):
     """The agents of a log as one application. Its name stands in every view's tracking table.
 
-    Made by a projection runner, or by `log_environment(log.dsn)` given to it. Its notifications are read; aggregates
-    and snapshots it has none.
+    It is made with `env=log_environment(log.dsn)`, as a rule by a projection runner. Its notifications are read;
+    aggregates and snapshots it has none.
     """
 
     name = "EventLog"
 
-    recorder: EventLogRecorder  # pyright: ignore[reportIncompatibleVariableOverride]
-
     def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
         return EventLogFactory(env)
-
-    def close(self) -> None:
-        """Closes the recorder's connections."""
-        super().close()
-        self.recorder.close()
 
 
 def log_environment(dsn: str, *, schema: str = "eventlog", unavailable_after: float = 30.0) -> dict[str, str]:

@@ -78,7 +78,7 @@ class ProjectionSupervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stops after the event being processed, and waits for that."""
+        """Stops after the event being processed, and waits for that: up to a minute while the view's database is away."""
         self.stop()
         self._thread.join()
         self._recorder.close()
@@ -102,7 +102,8 @@ class ProjectionSupervisor:
         """Returns when the view has got to a position (None: at once).
 
         Raises:
-            TimeoutError: it has not within the time in seconds; the message tells the last error.
+            TimeoutError: it has not within the time in seconds (asking the view may take up to a minute more while its
+                database is away); the message tells the last error.
         """
         ends = time.monotonic() + timeout
         delay = _SHORTEST_POLL_SECONDS

@@ -23,7 +23,7 @@ def open_view(view_class: type[V], dsn: str, *, schema: str = "public", name: st
         name: begins the name of the tracking table; the class's name by default. Two projections need two names.
 
     Raises:
-        eventsourcing.persistence.OperationalError: no connection within 30 seconds.
+        eventsourcing.persistence.OperationalError: no connection within about a minute.
     """
     datastore = view_datastore(dsn, schema)
     try:

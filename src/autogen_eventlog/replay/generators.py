@@ -36,7 +36,9 @@ class _Watch:
             self._owners.pop(id(generator), None)
         else:
             self._owners[id(generator)] = weakref.ref(session)
-        if self._first is not None:
+        if self._first is not None and getattr(session, "machine", None) is None:
+            # Of a replay's generators the loop is not told: when it shuts down it would close them, and those in which
+            # a handler of a view stands still can't be.
             self._first(generator)
 
     def is_thrown_away(self, generator: Generator) -> None:

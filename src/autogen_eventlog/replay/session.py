@@ -219,6 +219,7 @@ class Session:
 
     def _run_callback(self, box: _Box, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
         self._scheduled.discard(box)
+        box.handle = None  # else the handle and the box keep each other until the next garbage collection
         if self.mode is not Mode.LIVE:
             callback(*args)
             return

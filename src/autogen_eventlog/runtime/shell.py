@@ -17,7 +17,7 @@ from typing import Any
 
 from autogen_core import Agent, AgentId, AgentMetadata, AgentRuntime, CancellationToken, MessageContext
 
-from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError, InstanceEnded
+from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError, InstanceEnded, NotRestorable
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
 from autogen_eventlog.ids import LONGEST_STREAM, check_text
 from autogen_eventlog.incarnation.failures import decode_failure
@@ -60,6 +60,17 @@ class Surroundings:
     """Messages that have reached their agent and whose handler has not begun."""
 
 
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A live agent was put at a point of a past."""
+
+    recovered: Recovered
+    version: int
+    """Of the event that says so."""
+    in_flight: tuple[int, ...]
+    """Deliveries that were running at that point."""
+
+
 class JournaledAgent:
     """An agent as its runtime sees it (AutoGen's `Agent` protocol)."""
 
@@ -75,7 +86,7 @@ class JournaledAgent:
         self._gate = asyncio.Lock()
         self._waiting = 0
         self._attempts = 0
-        self._refusal: BaseException | None = None
+        self._refusal: Exception | None = None
         self._thread = threading.get_ident()
         self.recovery = Recovery(self._log, agent_id, self._build, self._new_incarnation)
         self._snapshotting = Snapshotting(self._log, self.stream, surroundings.handler.snapshot_every, self.scratch)
@@ -124,10 +135,13 @@ class JournaledAgent:
         incarnation = self._incarnation
         if incarnation is None or not self._at_hand(incarnation):
             incarnation = await self.live()
-        if identity.again:
+        while identity.again:
             joined = await self._join(incarnation, identity)
             if joined is not None:
                 return incarnation, joined
+            if incarnation.live:
+                break
+            incarnation = await self.live()  # replaced while the log was asked
         envelope = Envelope(
             message=encoded,
             sender=ctx.sender,
@@ -143,6 +157,11 @@ class JournaledAgent:
                 await ticket
             except EventLogError as error:
                 self.drop(incarnation, error)
+                raise
+            except asyncio.CancelledError:
+                # The delivery is recorded, so it needs an end: its handler is cancelled before it begins.
+                incarnation.cancel(delivery, by="task")
+                incarnation.start(delivery)
                 raise
             incarnation.start(delivery)
         return incarnation, delivery
@@ -206,6 +225,7 @@ class JournaledAgent:
         """The delivery that this very message led to before, running or done, if it is in the agent's past."""
         if identity.cause is None:
             return None
+        await incarnation.durable  # it may be on its way to the log, sent by an incarnation that is no more
         found = await self._log.reader.messages(
             MessageFilter(stream=self.stream, cause=identity.cause, event_types=(EventType.MESSAGE_DELIVERED,))
         )
@@ -270,12 +290,13 @@ class JournaledAgent:
     async def _attempt(self, seen: int) -> None:
         """One attempt serves all that waited for it, with its error too."""
         if self._attempts > seen and self._refusal is not None:
-            raise copy.copy(self._refusal)
+            # A copy for each waiter, where the class is ours: the traceback of an error grows where it is raised twice.
+            raise copy.copy(self._refusal) if isinstance(self._refusal, EventLogError) else self._refusal
         self._attempts += 1
         self._refusal = None
         try:
             await self._activate()
-        except BaseException as error:
+        except Exception as error:  # not a cancellation: that was meant for one waiter alone
             self._refusal = error
             raise
 
@@ -352,14 +373,21 @@ class JournaledAgent:
     async def shares(self) -> bool:
         """Whether its factory gives each instance the same objects, which others hold too: a fresh one can't replace it."""
         if self._incarnation is None:
-            await self.scratch()
+            await self.example()
         return self.blueprint.shares
 
     async def description(self) -> AgentMetadata:
         """The agent's metadata, from the instance if there is one, else from one made for the purpose."""
         if self._incarnation is not None and self._incarnation.agent is not None:
             return self._incarnation.agent.metadata
-        return (await self.scratch()).metadata
+        return (await self.example()).metadata
+
+    async def example(self) -> Agent:
+        """A fresh instance to look at; the live one if none can be made beside it (its factory shares what can't be copied)."""
+        try:
+            return await self.scratch()
+        except NotRestorable:
+            return await self.instance()
 
     @property
     def incarnation(self) -> Incarnation | None:
@@ -389,7 +417,7 @@ class JournaledAgent:
         note: tuple[EventType, dict[str, Any]],
         timeout: float,
         on_progress: Progress | None = None,
-    ) -> Recovered:
+    ) -> Replaced:
         """Put an instance with the past of `version` of `from_stream` in the agent's place, and go on from there.
 
         New deliveries wait. Nothing has changed if it fails.
@@ -404,6 +432,7 @@ class JournaledAgent:
                 await self._claim()
             else:
                 await self._idle(old, timeout)
+            came: list[tuple[int, tuple[int, ...]]] = []
 
             def prepare(incarnation: Incarnation) -> None:
                 self._connect(incarnation)
@@ -413,6 +442,7 @@ class JournaledAgent:
                     if old is not None:
                         old.end()
                     incarnation.note(*note)
+                    came.append((self._version(), tuple(sorted(incarnation.deliveries))))
                     if announce is not None:
                         announce()
 
@@ -424,7 +454,8 @@ class JournaledAgent:
             self._enliven(recovered.incarnation)
             self._snapshotting.recovered(recovered)
         await recovered.incarnation.durable
-        return recovered
+        [(noted, in_flight)] = came
+        return Replaced(recovered, noted, in_flight)
 
     async def _idle(self, incarnation: Incarnation, timeout: float) -> None:
         running = [delivery.done for delivery in incarnation.deliveries.values()]

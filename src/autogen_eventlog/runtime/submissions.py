@@ -15,7 +15,7 @@ from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX, EventIds
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.appender import StreamAppender
 
-HOLD_SECONDS = 0.01
+HOLD_SECONDS = 0.1
 """How long a message may be on its way to its agent before the log says that it was submitted."""
 
 

@@ -14,11 +14,10 @@ from autogen_eventlog.errors import Divergence, InvalidPoint, InvalidState, NotR
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.points import Point, point
-from autogen_eventlog.recovery import Recovered
 from autogen_eventlog.runtime.handler import EventLogHandler
 from autogen_eventlog.runtime.reports import RestoreReport
 from autogen_eventlog.runtime.saved_state import SavedState, parse
-from autogen_eventlog.runtime.shell import JournaledAgent
+from autogen_eventlog.runtime.shell import JournaledAgent, Replaced
 from autogen_eventlog.snapshots import has_own_state
 
 logger = logging.getLogger(__name__)
@@ -70,15 +69,15 @@ class TimeTravel:
 
     async def _restore(self, shell: JournaledAgent, version: int, where: str, timeout: float | None) -> RestoreReport:
         note = (EventType.STREAM_RESTORED, {"to_version": version, "point": where})
-        recovered = await shell.replace(
+        replaced = await shell.replace(
             shell.stream, version, note=note, timeout=self._handler.restore_timeout if timeout is None else timeout
         )
-        return await self._report(shell, version, where, recovered)
+        return await self._report(shell, version, where, replaced)
 
     async def _report(
-        self, shell: JournaledAgent, version: int, where: str, recovered: Recovered
+        self, shell: JournaledAgent, version: int, where: str, replaced: Replaced
     ) -> RestoreReport:
-        restored, target = await self._restored_event(shell.stream), await self._event(shell.stream, version)
+        recovered, target = replaced.recovered, await self._event(shell.stream, version)
         return RestoreReport(
             agent=shell.id,
             point=where,
@@ -87,16 +86,10 @@ class TimeTravel:
             events_replayed=recovered.events,
             snapshot_version=None if recovered.snapshot is None else recovered.snapshot.version,
             exact=recovered.exact,
-            abandoned_events=restored.version - 1 - version,
-            continues_from=restored.version,
-            in_flight=tuple(sorted(recovered.incarnation.deliveries)),
+            abandoned_events=replaced.version - 1 - version,
+            continues_from=replaced.version,
+            in_flight=replaced.in_flight,
         )
-
-    async def _restored_event(self, stream: str) -> RecordedEvent:
-        async for event in self._log.reader.read(stream, backwards=True, batch=16):
-            if event.type is EventType.STREAM_RESTORED:
-                return event
-        raise AssertionError(f"{stream} has no StreamRestored")
 
     async def _event(self, stream: str, version: int) -> RecordedEvent | None:
         async for event in self._log.reader.read(stream, after_version=version - 1, until_version=version):
@@ -164,8 +157,8 @@ class TimeTravel:
         return SavedState(shell.stream, version, await self._own_state(shell, version))
 
     async def _first_state(self, shell: JournaledAgent) -> dict[str, Any] | None:
-        """What an agent without a past would say of itself; none is made for it."""
-        fresh = await shell.scratch()
+        """What an agent without a past would say of itself; none is brought to life for it, if that can be."""
+        fresh = await shell.example()
         return dict(await fresh.save_state()) if has_own_state(fresh) else None
 
     async def _own_state(self, shell: JournaledAgent, version: int) -> dict[str, Any] | None:
