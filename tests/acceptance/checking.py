@@ -16,9 +16,17 @@ from .asking import until
 from .programs.town import Roll, amount
 
 
-async def at_rest(runtime: EventSourcedAgentRuntime, log: EventLog) -> dict[str, Any]:
-    """Bring every agent up with a message, and wait until what was in flight has run to its end."""
-    agents = [AgentId.from_str(head.stream) for head in await log.agents() if not head.stream.startswith("$")]
+async def at_rest(runtime: EventSourcedAgentRuntime, log: EventLog, *, but: Collection[str] = ()) -> dict[str, Any]:
+    """Bring every agent up with a message, and wait until what was in flight has run to its end.
+
+    Args:
+        but: agent types that are left alone.
+    """
+    agents = [
+        AgentId.from_str(head.stream)
+        for head in await log.agents()
+        if not head.stream.startswith("$") and head.stream.partition("/")[0] not in but
+    ]
     for agent in agents:
         await runtime.send_message(Roll(), agent)
 
@@ -26,7 +34,8 @@ async def at_rest(runtime: EventSourcedAgentRuntime, log: EventLog) -> dict[str,
         states = {str(agent): await runtime.send_message(Roll(), agent) for agent in agents}
         clerks = [state.values for name, state in states.items() if name.startswith("clerk")]
         filed = all(sorted(values["filed"]) == sorted(values["begun"]) for values in clerks)
-        return filed and not await log.audit.in_flight()
+        under_way = [event for event in await log.audit.in_flight() if event.stream.partition("/")[0] not in but]
+        return filed and not under_way
 
     await until(all_done, "nothing is in flight", timeout=60)
     return {str(agent): await runtime.send_message(Roll(), agent) for agent in agents}

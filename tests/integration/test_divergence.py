@@ -84,20 +84,6 @@ class Breaking(Writer):
         raise ValueError("no more words")
 
 
-class Later(Writer):
-    """Does the same, a few turns of the loop later: with another order, were there others."""
-
-    @message_handler
-    async def on_word(self, message: Word, ctx: MessageContext) -> Written:
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return await super().on_word(message, ctx)  # type: ignore[no-any-return]
-
-
-class Forgetting(Writer):
-    """Does nothing else at its boundary, only to itself: no log can tell."""
-
-
 @pytest.fixture
 async def log(dsn: str) -> AsyncIterator[EventLog]:
     async with EventLog.open(dsn) as opened:
@@ -214,7 +200,7 @@ async def test_an_agent_that_was_woken_by_what_is_not_recorded_is_refused_and_na
         with pytest.raises((NotRestorable, Divergence)) as refused:
             await runtime.view(ALICE)
     assert refused.value.stream == "writer/alice"
-    assert "Reader.on_word" in str(refused.value) or "on_word" in str(refused.value)
+    assert "Reader.on_word" in str(refused.value)
 
 
 # -- a log that was tampered with ---------------------------------------------------------------------------------
@@ -238,7 +224,7 @@ def tamper(dsn: str, change: str, where: str) -> None:
         ("'{\"$t\":'", PayloadCorrupt),
         ("'\\x00ff'", PayloadCorrupt),
         ("'{\"$t\":\"tests.integration.test_divergence:Word\"}'", PayloadCorrupt),
-        ("'{\"$t\":\"tests.integration.test_divergence:Word\",\"text\":7}'", PayloadCorrupt),
+        ("'{\"$t\":\"tests.integration.test_divergence:Word\",\"text\":7}'", Divergence),
     ],
 )
 async def test_a_stored_message_that_was_tampered_with_is_refused_and_nothing_is_imported(
@@ -306,14 +292,14 @@ async def test_without_its_message_class_an_event_can_be_read_and_audited_but_no
             await self.publish_message(Written(message.text), NEWS)
             return Written(message.text)
 
-    for gone in ("Gone", "Writer", "Louder", "Quieter", "Talkative", "Breaking", "Later", "Forgetting"):
+    for gone in ("Gone", "Writer", "Louder", "Quieter", "Talkative", "Breaking"):
         monkeypatch.delattr(module, gone)
     async with EventLog.open(dsn) as later:
         events = [event async for event in later.read(ALICE)]
         [delivered] = [event for event in events if event.type is EventType.MESSAGE_DELIVERED and event.message_type == name]
         opaque = later.message(delivered)
         assert "two" in str(vars(opaque) if hasattr(opaque, "__dict__") else opaque)
-        records = await later.audit.messages(stream="writer/alice") if False else await later.audit.messages(limit=50)
+        records = await later.audit.messages(limit=50)
         assert any(record.message_type == name for record in records)
         async with started(later, Remaining) as runtime:
             with pytest.raises(TypeNotAllowed) as refused:

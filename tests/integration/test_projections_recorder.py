@@ -25,9 +25,9 @@ from psycopg.conninfo import make_conninfo
 
 from autogen_eventlog.errors import DatabaseUnavailable, EventLogError, LogClosed, SchemaError, VersionConflict
 from autogen_eventlog.events import EventType, Outcome
-from autogen_eventlog.postgres.blocking import BlockingCall
 from autogen_eventlog.postgres.sql import query
 from autogen_eventlog.projections import (
+    BlockingCall,
     EventLogRecorder,
     EventNotStorable,
     NotAnApplicationStream,

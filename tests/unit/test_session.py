@@ -71,7 +71,7 @@ async def test_an_object_of_other_code_that_wakes_the_agent_is_found_and_named()
     with pytest.raises(Mismatch) as raised:
         await replay(Waiter, appender.events)
     assert raised.value.foreign
-    assert "Incarnation._run" in raised.value.recorded
+    assert "Waiter.on_message_impl" in raised.value.recorded
 
 
 async def test_a_thread_that_wakes_the_agent_is_found() -> None:

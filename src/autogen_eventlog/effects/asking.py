@@ -22,8 +22,8 @@ from autogen_eventlog.replay.loop import outside_context
 Ask = Callable[[CancellationToken], Awaitable[Any]]
 """Makes the real call, with a token that is linked to the agent's."""
 
-Open = Callable[[CancellationToken], Any]
-"""Makes the real stream."""
+Open = Callable[[CancellationToken], Awaitable[Any]]
+"""Makes the real stream, an asynchronous iterator."""
 
 _REMEDY = (
     "Find out whether it was done and ask again if it was not, or set effects_unknown={%r: 'retry'} on the "
@@ -251,9 +251,7 @@ class _Stream(_Pending):
     async def _run(self) -> None:
         source: Any = None
         try:
-            source = self._open(self._token)
-            if asyncio.iscoroutine(source):
-                source = await source
+            source = await self._open(self._token)
             await self._hand_on(source)
         except BaseException as error:
             self._incarnation.settle_effect(self.effect, None, error)

@@ -45,15 +45,15 @@ class ToolText:
         return self.text
 
 
-_said: set[type] = set()
+_said: set[str] = set()
 
 
 def _recordable(incarnation: Incarnation, tool: Any, value: Any) -> Any:
     try:
         incarnation.codec.encode(value, where=f"result of {tool.name}")
     except NotEncodable as refused:
-        if type(value) not in _said:
-            _said.add(type(value))
+        if refused.type_name not in _said:
+            _said.add(refused.type_name)
             logger.warning("tool %r: agents are given its result as text, live as in replay: %s", tool.name, refused)
         return ToolText(str(tool.return_value_as_string(value)), refused.type_name)
     return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
 import weakref
@@ -20,7 +19,7 @@ from autogen_eventlog.incarnation.incarnation import Incarnation
 logger = logging.getLogger(__name__)
 
 _said: set[type] = set()
-_registered: weakref.WeakKeyDictionary[TypeRegistry, set[type]] = weakref.WeakKeyDictionary()
+_registered: weakref.WeakKeyDictionary[TypeRegistry, set[Any]] = weakref.WeakKeyDictionary()
 
 
 def capture(agent: Agent, incarnation: Incarnation) -> None:
@@ -51,7 +50,7 @@ def _stand_ins(found: Found, incarnation: Incarnation) -> dict[int, Any]:
         try:
             made[key] = stand_in(boundary, family, {"tool": boundary.name} if family is TOOL else {})
         except Exception as error:  # a metaclass or __init_subclass__ of the user's
-            _say(type(boundary), f"it can't be captured, so replay would call it again: {error!r}")
+            _say(cast("type[Any]", type(boundary)), f"it can't be captured, so replay would call it again: {error!r}")
         else:
             _allow_results_of(boundary, incarnation.codec.registry)
     return made
@@ -90,14 +89,15 @@ class _Rewrite:
         return new
 
     def _list(self, value: list[Any]) -> Any:
-        new: Any = deque(maxlen=value.maxlen) if isinstance(value, deque) else []
+        new: Any = [] if type(value) is list else deque(maxlen=cast("deque[Any]", value).maxlen)
         self._new[id(value)] = new
         new.extend([self._in_place_of(item) for item in value])
         return new
 
     def _tuple(self, value: Any) -> Any:
         items = [self._in_place_of(item) for item in value]
-        made = type(value)._make(items) if hasattr(value, "_make") else tuple(items)
+        make: Any = getattr(value, "_make", tuple)
+        made: Any = make(items)
         self._new[id(value)] = made
         return made
 
@@ -116,25 +116,25 @@ def _allow_results_of(boundary: Any, types: TypeRegistry) -> None:
     known = _registered.setdefault(types, set())
     if not known:
         types.register(*RESULTS, ToolText)
-    cls = type(boundary)
-    named = [boundary.return_type()] if family_of(boundary) is TOOL else []
+    cls = cast("type[Any]", type(boundary))
     if cls not in known:
         known.add(cls)
         for base in cls.__mro__:
             module = sys.modules.get(base.__module__)
             if module is not None and base is not object:
                 types.register_module(module)
-    for result in named:
-        _allow(types, result)
+    if family_of(boundary) is TOOL:
+        result = boundary.return_type()
+        if result not in known:
+            known.add(result)
+            _allow(types, result)
 
 
 def _allow(types: TypeRegistry, result: Any) -> None:
-    if result is inspect.Signature.empty or types.registered(f"{getattr(result, '__module__', '')}:{result}"):
-        return
     try:
         types.register(result)
     except TypeError:
-        return  # str, Any and the like need no registration
+        return  # str, Any, no annotation and the like
 
 
 def _say_what_is_left(agent: Agent, found: Found) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import sys
 import types
 from collections import deque
@@ -83,7 +84,7 @@ class _Search:
         if isinstance(value, Boundary):
             self._found.stand_ins.append(value)
         elif type(value) in _CONTAINERS or isinstance(value, tuple):
-            self._found.containers[id(value)] = value
+            self._found.containers[id(cast("Any", value))] = value
             self._pending.append(value)
         elif family_of(value) is not None:
             self._meet_boundary(value)
@@ -109,7 +110,7 @@ class _Search:
 
     def _is_own(self, value: Any) -> bool:
         """Whether it is a part of the agent: of AutoGen's, of the packages that the agent's classes are of, or plain."""
-        cls = type(value)
+        cls = cast("type[Any]", type(value))
         if isinstance(value, _NO_STATE) or _is_runtime(cls):
             return False
         if isinstance(value, BaseModel):
@@ -157,10 +158,9 @@ def runs_in_thread(tool: Any) -> bool:
 
 
 def _is_coroutine_function(function: Any) -> bool:
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    code: types.CodeType | None = getattr(getattr(function, "__func__", function), "__code__", None)
-    return code is not None and bool(code.co_flags & 0x80)
+    if isinstance(function, functools.partial):
+        return _is_coroutine_function(cast("functools.partial[Any]", function).func)
+    return inspect.iscoroutinefunction(cast("Any", function))
 
 
 def _agents_of_function(function: Any, depth: int) -> Iterator[Any]:
@@ -190,7 +190,8 @@ def _bound_to(function: Any) -> Iterator[Any]:
 def _is_agent(value: Any) -> bool:
     if isinstance(value, BaseAgent):
         return True
-    return isinstance(value, ComponentBase) and getattr(type(value), "component_type", None) in ("agent", "team")
+    cls: Any = type(value)
+    return issubclass(cls, ComponentBase) and getattr(cast("Any", cls), "component_type", None) in ("agent", "team")
 
 
 def _is_runtime(cls: type) -> bool:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from autogen_core import CancellationToken
 
@@ -75,6 +75,12 @@ class Cell:
         if incarnation.continues:
             self._live = weakref.ref(incarnation)
 
+    def again(self, wrapped: Any) -> Cell:
+        """For a copy. One of what hangs on a view is refused what the view is; another is nobody's yet."""
+        made = Cell(wrapped, self.family, self.identity)
+        made._stream = "" if self._live is not None else self._stream
+        return made
+
     def asking(self, *, refuse: bool = True) -> Incarnation | None:
         """The incarnation in whose session the caller runs; None outside of any.
 
@@ -89,7 +95,7 @@ class Cell:
         if isinstance(owner, Incarnation):
             return owner
         live = None if self._live is None else self._live()
-        if refuse and (self._live is None or (live is not None and live.ended)):
+        if refuse and self._stream and (self._live is None or (live is not None and live.ended)):
             raise InstanceEnded(self._stream)
         return None
 
@@ -130,8 +136,7 @@ class StandIn(Boundary):
         return cell_of(self).wrapped.__reduce_ex__(protocol)
 
     def _again(self, wrapped: Any) -> Any:
-        cell = cell_of(self)
-        return _made(type(self), Cell(wrapped, cell.family, cell.identity))
+        return _made(type(self), cell_of(self).again(wrapped))
 
 
 def stand_in(wrapped: Any, family: Family, identity: Mapping[str, Any]) -> Any:
@@ -143,11 +148,11 @@ def stand_in(wrapped: Any, family: Family, identity: Mapping[str, Any]) -> Any:
     Raises:
         TypeError: Its class can't be subclassed, or its instances can't share their attributes.
     """
-    return _made(_class_for(type(wrapped), family), Cell(wrapped, family, identity))
+    return _made(_class_for(cast("type[Any]", type(wrapped)), family), Cell(wrapped, family, identity))
 
 
-def _made(cls: type, cell: Cell) -> Any:
-    made = object.__new__(cls)
+def _made(cls: type[Any], cell: Cell) -> Any:
+    made: Any = object.__new__(cls)
     object.__setattr__(made, _CELL, cell)
     if hasattr(cell.wrapped, "__dict__"):
         object.__setattr__(made, "__dict__", cell.wrapped.__dict__)
@@ -218,7 +223,8 @@ def _recorded_stream(method: Any, family: Family) -> Any:
 
         async def do(token: CancellationToken) -> Any:
             await cell.started(incarnation)
-            return asked.made(real, token)
+            made = asked.made(real, token)
+            return await made if inspect.isawaitable(made) else made
 
         return RecordedStream(incarnation, asked.kind, lambda: asked.request(incarnation), do, asked.token)
 

@@ -1,5 +1,6 @@
 """Read models built from the log with the eventsourcing library, which tracks how far each has read."""
 
+from autogen_eventlog.postgres.blocking import BlockingCall
 from autogen_eventlog.projections.application import EventLogApplication, RecordedEventMapper, log_environment
 from autogen_eventlog.projections.errors import (
     EventNotStorable,
@@ -14,6 +15,7 @@ from autogen_eventlog.projections.supervisor import ProjectionStatistics, Projec
 from autogen_eventlog.projections.views import open_view
 
 __all__ = [
+    "BlockingCall",
     "EventLogApplication",
     "EventLogRecorder",
     "EventLogSubscription",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import inspect
 import weakref
 from collections import deque
@@ -27,6 +28,9 @@ DELIVERY: contextvars.ContextVar[Any] = contextvars.ContextVar("autogen_eventlog
 LOOP_TIME = "loop.time"
 
 _PRUNE_AT = 64
+
+_NOT_THE_AGENTS = ("", "asyncio", "autogen_core", "autogen_eventlog")
+"""Packages whose coroutines stand round those of an agent."""
 
 _MANY_OBSERVATIONS = 1000
 """An agent that only sleeps, in a background task, makes no events; what it does must not fill the memory."""
@@ -140,7 +144,7 @@ class Session:
     ) -> asyncio.Handle:
         if self.mode is Mode.LIVE:
             if not (self.running or self.injecting):
-                self._wake_from_outside(callback)
+                self._wake_from_outside(callback, context)
             return self._schedule(callback, args, context)
         if self.mode is Mode.FOLLOWING:
             handle = asyncio.Handle(callback, args, self.loop, context)
@@ -254,8 +258,11 @@ class Session:
             self.mismatch = self.machine.unanswerable(f"a thread that runs {name}")
         return self.mode is not Mode.FOLLOWING
 
-    def _wake_from_outside(self, callback: Callable[..., object]) -> None:
-        self._found_foreign(_name(callback))
+    def _wake_from_outside(self, callback: Callable[..., object], context: contextvars.Context) -> None:
+        woken = getattr(callback, "__self__", None)
+        task = woken if isinstance(woken, asyncio.Task) else getattr(context.get(DELIVERY), "task", None)
+        where = "" if task is None else f" in {_agent_code(task)}"
+        self._found_foreign(f"{_name(callback)}{where}")
 
     def _found_foreign(self, what: str) -> None:
         self.foreign_wakeups += 1
@@ -410,9 +417,21 @@ class _Box:
 
 
 def _name(callback: Callable[..., object]) -> str:
-    """A callback in words: the task or future it wakes, or its own name."""
+    """A callback in words: the task it wakes, or its own name."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
-        code = cast("Any", owner).get_coro()
-        return f"task in {getattr(code, '__qualname__', code)}"
-    return getattr(callback, "__qualname__", None) or type(callback).__qualname__
+        return "task"
+    named = callback.func if isinstance(callback, functools.partial) else callback
+    return getattr(named, "__qualname__", None) or type(callback).__qualname__
+
+
+def _agent_code(task: asyncio.Task[Any]) -> str:
+    """Where a task waits, by the innermost of its coroutines that is neither ours nor the library's."""
+    found, coroutine = "", cast("Any", task.get_coro())
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None)
+        module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+        if not found or module.partition(".")[0] not in _NOT_THE_AGENTS:
+            found = getattr(coroutine, "__qualname__", "") or found
+        coroutine = getattr(coroutine, "cr_await", None)
+    return found

@@ -36,7 +36,6 @@ from autogen_eventlog.runtime.passage import Passage
 from autogen_eventlog.runtime.redelivery import Redelivering, Redelivery
 from autogen_eventlog.runtime.reports import RestoreReport
 from autogen_eventlog.runtime.shell import JournaledAgent, Surroundings, shell_class
-from autogen_eventlog.runtime.submissions import Submission
 from autogen_eventlog.runtime.timetravel import TimeTravel
 from autogen_eventlog.runtime.tracing import QuietTracing
 
@@ -190,7 +189,10 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             submission = self._handler.submissions.hold(
                 encoded, sender=None if sender is None else str(sender), message_id=message_id, recipient=str(recipient)
             )
-            message_id = self._traced_submission(submission.event, message, encoded, submission)
+            message_id = TracedId(
+                submission.message_id,
+                Identity(None, submission.id, False, submission, (message, encoded) if self._messages_stay else None),
+            )
             try:
                 return await super().send_message(
                     message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
@@ -221,7 +223,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
                     topic=str(topic_id),
                     fan_out=await self.fan_out(topic_id, sender),
                 )
-                message_id = self._traced_submission(event, message, encoded, None)
+                message_id = self._traced(event, message, encoded)
                 await ticket  # a publication has no answer: that it returns is all that says it was accepted
         await super().publish_message(
             message, topic_id, sender=sender, cancellation_token=cancellation_token, message_id=message_id
@@ -243,13 +245,6 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         if self._handler.log.writer.full:
             await self._handler.log.writer.room()
         return encoded
-
-    def _traced_submission(
-        self, event: EventData, message: Any, encoded: Encoded, submission: Submission | None
-    ) -> TracedId:
-        recorded = (message, encoded) if self._messages_stay else None
-        cause = event.id if submission is None else None
-        return TracedId(event.message_id or "", Identity(cause, event.correlation, False, submission, recorded))
 
     # -- messages from agents (the `World` of their incarnations) -------------------------------------------------
 
@@ -290,7 +285,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     def _traced(self, event: EventData, message: Any, encoded: Encoded, *, again: bool = False) -> TracedId:
         asked: str | None = event.metadata.get("asked_id")
         recorded = (message, encoded) if self._messages_stay else None
-        return TracedId(asked or str(event.id), Identity(event.id, event.correlation, again, None, recorded))
+        identity = Identity(event.id, event.correlation, again, None, recorded)
+        return TracedId(asked or event.message_id or str(event.id), identity)
 
     # -- dropped messages -----------------------------------------------------------------------------------------
 

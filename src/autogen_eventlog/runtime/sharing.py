@@ -31,6 +31,7 @@ class SharedObjects:
     def __init__(self, factory: Callable[[], Any]) -> None:
         self._captured = {id(value): value for value in captured(factory)}
         self._pristine: dict[AgentId, _Pristine] = {}
+        self._given: set[AgentId] = set()
         self.any = False
         """Whether an instance was seen that holds one."""
 
@@ -44,12 +45,12 @@ class SharedObjects:
         if not held:
             return
         self.any = True
-        first = agent_id not in self._pristine
-        if first:
+        if agent_id not in self._pristine:
             self._pristine[agent_id] = _Pristine(held, _outside(agent))
-        if not (first and incarnation.continues):
+        if not incarnation.continues or agent_id in self._given:
             vars(agent).update(self._pristine[agent_id].again(agent_id))
         if incarnation.continues:
+            self._given.add(agent_id)
             _only_when_live(agent, held, incarnation)
 
 
@@ -125,6 +126,8 @@ def _queue(queue: asyncio.Queue[Any]) -> asyncio.Queue[Any]:
 def _only_when_live(agent: Agent, held: dict[str, Any], incarnation: Incarnation) -> None:
     """Replay fills no queue that others read."""
     queues = {name: value for name, value in held.items() if isinstance(value, asyncio.Queue)}
-    if queues and not incarnation.live:
+    if incarnation.live:
+        vars(agent).update(queues)
+    elif queues:
         vars(agent).update({name: _queue(value) for name, value in queues.items()})
         incarnation.when_live.append(lambda: vars(agent).update(queues))

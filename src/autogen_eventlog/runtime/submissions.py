@@ -21,22 +21,41 @@ HOLD_SECONDS = 0.1
 
 @dataclass(slots=True, eq=False)
 class Submission:
-    """A message from outside that may be on its way still."""
+    """A message from outside, for one agent, that may be on its way still."""
 
-    event: EventData
+    id: UUID
+    message: Encoded
+    sender: str | None
+    message_id: str
+    recipient: str
+    occurred_at: datetime
     submissions: Submissions
     arrived: bool = False
 
     def delivered(self) -> UUID | None:
         """The agent has it: the event to name as its cause, if the log has one."""
         self.arrived = True
-        return None if self.submissions.let_go(self.event.id) else self.event.id
+        return None if self.submissions.let_go(self) else self.id
 
     def failed(self, error: BaseException) -> None:
         """Its sender was given an error. If it never arrived and the log has it, the log says so."""
-        if not self.arrived and not self.submissions.let_go(self.event.id):
+        if not self.arrived and not self.submissions.let_go(self):
             self.arrived = True
-            self.submissions.undeliverable(self.event, error)
+            self.submissions.undeliverable(self, error)
+
+    def event(self) -> EventData:
+        """That it was submitted, as the beginning of a conversation."""
+        return EventData(
+            id=self.id,
+            type=EventType.MESSAGE_SUBMITTED,
+            occurred_at=self.occurred_at,
+            sender=self.sender,
+            recipient=self.recipient,
+            message_id=self.message_id,
+            message_type=self.message.type_name,
+            payload=self.message.data,
+            correlation=self.id,
+        )
 
 
 class Submissions:
@@ -47,7 +66,7 @@ class Submissions:
         self._ids = EventIds()
         self._appender: StreamAppender | None = None
         self._opening = asyncio.Lock()
-        self._held: dict[UUID, EventData] = {}
+        self._held: dict[UUID, Submission] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -80,62 +99,17 @@ class Submissions:
         *,
         sender: str | None,
         message_id: str | None,
+        recipient: str | None = None,
+        topic: str | None = None,
         fan_out: int | None = None,
-        **where: str | None,
     ) -> tuple[EventData, Awaitable[Any]]:
         """Append that a message entered the runtime, as the beginning of a conversation.
 
         Args:
             fan_out: For how many it is, if that is known.
         """
-        metadata = {} if fan_out is None else {"fan_out": fan_out}
-        event = self._submission(message, sender, message_id, where | {"metadata": metadata})
-        return event, self._append(event)
-
-    def hold(self, message: Encoded, *, sender: str | None, message_id: str | None, recipient: str) -> Submission:
-        """Append it only if it is not delivered soon: its delivery then says all there is to say.
-
-        Whoever submits a message that is answered knows by the answer that it was accepted, so nothing is lost with it.
-        """
-        event = self._submission(message, sender, message_id, {"recipient": recipient})
-        submission = Submission(event, self)
-        self._held[event.id] = event
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._append_held)
-        return submission
-
-    def let_go(self, event_id: UUID) -> bool:
-        """Forget a held submission; False if it was appended already."""
-        return self._held.pop(event_id, None) is not None
-
-    def undeliverable(self, event: EventData, error: BaseException) -> None:
-        """Append that a submitted message reached nobody, and why."""
-        self.record(
-            EventType.MESSAGE_DROPPED,
-            message=Encoded(event.message_type or "", event.payload or b""),
-            metadata={"by": f"{type(error).__module__}:{type(error).__qualname__}", "stage": "send", "error": str(error)},
-            sender=event.sender,
-            recipient=event.recipient,
-            message_id=event.message_id,
-            cause=event.id,
-            correlation=event.correlation,
-        )
-
-    def _append_held(self) -> None:
-        self._timer = None
-        held, self._held = self._held, {}
-        for event in held.values():
-            self._append(event)
-
-    def _append(self, event: EventData) -> Awaitable[Any]:
-        assert self._appender is not None
-        return self._appender.append(event)
-
-    def _submission(
-        self, message: Encoded, sender: str | None, message_id: str | None, where: dict[str, Any]
-    ) -> EventData:
         event_id = self._ids.next()
-        return EventData(
+        event = EventData(
             id=event_id,
             type=EventType.MESSAGE_SUBMITTED,
             occurred_at=datetime.now(timezone.utc),
@@ -144,8 +118,51 @@ class Submissions:
             message_type=message.type_name,
             payload=message.data,
             correlation=event_id,
-            **where,
+            recipient=recipient,
+            topic=topic,
+            metadata={} if fan_out is None else {"fan_out": fan_out},
         )
+        return event, self._append(event)
+
+    def hold(self, message: Encoded, *, sender: str | None, message_id: str | None, recipient: str) -> Submission:
+        """Append it only if it is not delivered soon: its delivery then says all there is to say.
+
+        Whoever submits a message that is answered knows by the answer that it was accepted, so nothing is lost with it.
+        """
+        event_id = self._ids.next()
+        now = datetime.now(timezone.utc)
+        submission = Submission(event_id, message, sender, message_id or str(event_id), recipient, now, self)
+        self._held[event_id] = submission
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._append_held)
+        return submission
+
+    def let_go(self, submission: Submission) -> bool:
+        """Forget a held submission; False if it was appended already."""
+        return self._held.pop(submission.id, None) is not None
+
+    def undeliverable(self, submission: Submission, error: BaseException) -> None:
+        """Append that a submitted message reached nobody, and why."""
+        self.record(
+            EventType.MESSAGE_DROPPED,
+            message=submission.message,
+            metadata={"by": f"{type(error).__module__}:{type(error).__qualname__}", "stage": "send", "error": str(error)},
+            sender=submission.sender,
+            recipient=submission.recipient,
+            message_id=submission.message_id,
+            cause=submission.id,
+            correlation=submission.id,
+        )
+
+    def _append_held(self) -> None:
+        self._timer = None
+        held, self._held = self._held, {}
+        for submission in held.values():
+            self._append(submission.event())
+
+    def _append(self, event: EventData) -> Awaitable[Any]:
+        assert self._appender is not None
+        return self._appender.append(event)
 
     def record(
         self, event_type: EventType, *, message: Encoded, metadata: dict[str, Any] | None = None, **columns: Any

@@ -22,6 +22,9 @@ from autogen_eventlog.snapshots import has_own_state
 
 logger = logging.getLogger(__name__)
 
+_ATTEMPTS = 10
+"""To catch a busy agent between two events, so that its own state and the version belong together."""
+
 ShellFor = Callable[[AgentId], JournaledAgent]
 
 
@@ -154,22 +157,24 @@ class TimeTravel:
             head = await self._log.head(shell.stream)
             recorded = 0 if head is None else head.version
             return SavedState(shell.stream, recorded, await self._first_state(shell) if recorded == 0 else None)
-        return SavedState(shell.stream, version, await self._own_state(shell, version))
+        for _ in range(_ATTEMPTS):
+            state = await self._own_state(shell)
+            before, version = version, await shell.durable_version()
+            if version is None or version == before:
+                return SavedState(shell.stream, before, state)
+        return SavedState(shell.stream, version, None)
 
     async def _first_state(self, shell: JournaledAgent) -> dict[str, Any] | None:
         """What an agent without a past would say of itself; none is brought to life for it, if that can be."""
         fresh = await shell.example()
         return dict(await fresh.save_state()) if has_own_state(fresh) else None
 
-    async def _own_state(self, shell: JournaledAgent, version: int) -> dict[str, Any] | None:
-        """What the agent says of itself, if it is at rest before and after."""
+    async def _own_state(self, shell: JournaledAgent) -> dict[str, Any] | None:
+        """What the live instance says of itself, where its class has something to say."""
         incarnation = shell.incarnation
         if incarnation is None or incarnation.agent is None or not has_own_state(incarnation.agent):
             return None
-        if not incarnation.quiet:
-            return None
-        state = dict(await incarnation.agent.save_state())
-        return state if await shell.durable_version() == version and incarnation.quiet else None
+        return dict(await incarnation.agent.save_state())
 
     # -- load -----------------------------------------------------------------------------------------------------
 
@@ -218,9 +223,11 @@ class TimeTravel:
 
     async def _load_own(self, shell: JournaledAgent, saved: SavedState) -> None:
         """Go back to where it was saved, unless nothing has happened to the agent since."""
+        running: tuple[int, ...] = ()
         if not await self._is_at(shell, saved.version):
-            await self._restore(shell, saved.version, f"saved state at version {saved.version}", None)
-        if saved.state is not None and await self._says_otherwise(shell, saved.state):
+            running = (await self._restore(shell, saved.version, f"saved state at version {saved.version}", None)).in_flight
+        # What was under way has gone on meanwhile, and may rightly say something else by now.
+        if saved.state is not None and not running and await self._says_otherwise(shell, saved.state):
             logger.warning("%s was changed by something else than messages before it was saved", shell.stream)
             await shell.load(saved.state)
 

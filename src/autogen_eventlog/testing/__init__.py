@@ -1,0 +1,1 @@
+"""What users' tests and our own share: waiting for a condition, and equality by value and type."""
