@@ -45,3 +45,12 @@ def test_every_page_can_be_reached_from_the_index() -> None:
             targets = ((page.parent / link.partition("#")[0]).resolve() for link in links(page))
             pending += [target for target in targets if target.suffix == ".md" and target.exists()]
     assert {page for page in pages() if "docs" in page.parts} <= reached
+
+
+def test_every_file_that_a_page_names_is_there() -> None:
+    missing: list[str] = []
+    for page in pages():
+        for name in re.findall(r"`((?:tests|src|sql|docs|examples|benchmarks)/[\w/-]+(?:\.py|\.sql|\.md)?)`", page.read_text("utf-8")):
+            if not (ROOT / name).exists():
+                missing.append(f"{page.name}: {name}")
+    assert not missing

@@ -520,3 +520,32 @@ async def test_a_tool_of_the_agents_own_that_runs_in_a_thread_is_named(caplog: A
 
     live(Threaded, ListAppender())
     assert "runs it in a thread" in caplog.text and "async def" in caplog.text
+
+
+async def test_agents_in_the_same_class_of_another_client_make_the_same_requests() -> None:
+    class Other(Model):
+        async def create(self, *args: Any, **keywords: Any) -> Any:
+            raise AssertionError("the model was asked")
+
+    agent, appender = await recorded(doing(ask, model=Model()))
+    assert (await viewed(doing(ask, model=Other()), appender.events)).agent.kept == agent.kept  # type: ignore[union-attr]
+
+
+async def test_a_long_request_is_recorded_in_excerpt_and_compared_whole() -> None:
+    async def ask_long(agent: Any, ctx: MessageContext) -> Any:
+        text = "x" * 20_000 + agent.middle + "x" * 60_000
+        return (await agent.model.create([UserMessage(content=text, source="me")])).content
+
+    agent, appender = await recorded(doing(ask_long, model=Model(), middle="a"))
+    request = json.loads(appender.events[1].payload or b"")
+    assert request["bytes"] > 80_000 and len(request["excerpt"]) < 40_000
+    assert (await viewed(doing(ask_long, model=Model(), middle="a"), appender.events)).agent.kept == agent.kept  # type: ignore[union-attr]
+    with pytest.raises(Mismatch):
+        await viewed(doing(ask_long, model=Model(), middle="b"), appender.events)
+
+
+async def test_an_agent_without_boundaries_has_nothing_in_its_place() -> None:
+    has = {"many": [1, [2]], "table": {"a": (1,)}}
+    incarnation = live(doing(ask, **has), ListAppender())
+    agent: Any = incarnation.agent
+    assert agent.many is has["many"] and agent.table is has["table"]

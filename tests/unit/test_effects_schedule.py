@@ -17,7 +17,7 @@ from .bench import ListAppender, RandomWorld, envelope
 from .effects_bench import Doubling, Model, live, recovered, viewed
 from .random_programs import Programmed, random_program
 
-PROGRAMS = int(os.environ.get("EVENTLOG_TEST_PROGRAMS", "60"))
+PROGRAMS = int(os.environ.get("EVENTLOG_TEST_PROGRAMS", "40"))
 
 
 class Asking(Programmed):

@@ -89,7 +89,7 @@ class _Rewrite:
         return new
 
     def _list(self, value: list[Any]) -> Any:
-        new: Any = [] if type(value) is list else deque(maxlen=cast("deque[Any]", value).maxlen)
+        new: list[Any] | deque[Any] = [] if not isinstance(value, deque) else _empty(cast("deque[Any]", value))
         self._new[id(value)] = new
         new.extend([self._in_place_of(item) for item in value])
         return new
@@ -100,6 +100,10 @@ class _Rewrite:
         made: Any = make(items)
         self._new[id(value)] = made
         return made
+
+
+def _empty(like: deque[Any]) -> deque[Any]:
+    return deque(maxlen=like.maxlen)
 
 
 def _set(holder: Any, name: str, value: Any) -> None:

@@ -160,7 +160,7 @@ def runs_in_thread(tool: Any) -> bool:
 def _is_coroutine_function(function: Any) -> bool:
     if isinstance(function, functools.partial):
         return _is_coroutine_function(cast("functools.partial[Any]", function).func)
-    return inspect.iscoroutinefunction(cast("Any", function))
+    return inspect.iscoroutinefunction(function)
 
 
 def _agents_of_function(function: Any, depth: int) -> Iterator[Any]:
@@ -180,7 +180,7 @@ def _bound_to(function: Any) -> Iterator[Any]:
     if isinstance(function, types.MethodType):
         yield function.__self__
         function = function.__func__
-    for cell in getattr(function, "__closure__", None) or ():
+    for cell in getattr(cast("Any", function), "__closure__", None) or ():
         try:
             yield cell.cell_contents
         except ValueError:  # a variable that is not set yet
@@ -190,8 +190,8 @@ def _bound_to(function: Any) -> Iterator[Any]:
 def _is_agent(value: Any) -> bool:
     if isinstance(value, BaseAgent):
         return True
-    cls: Any = type(value)
-    return issubclass(cls, ComponentBase) and getattr(cast("Any", cls), "component_type", None) in ("agent", "team")
+    is_component = issubclass(cast("type[Any]", type(value)), ComponentBase)
+    return is_component and getattr(value, "component_type", None) in ("agent", "team")
 
 
 def _is_runtime(cls: type) -> bool:

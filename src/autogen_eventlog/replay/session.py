@@ -104,7 +104,7 @@ class Session:
         self.on_past_end: Callable[[], bool] = lambda: False
         """Asked when the code goes past the end of its journal: whether the session has gone live."""
         self.on_many_observations: Callable[[], None] | None = None
-        self._tick = tick
+        self._tick: int = tick
         self._hooks = install(self.loop)
         self._shift = 0.0
         self._now = 0.0

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from autogen_core import AgentId, DefaultInterventionHandler, DropMessage, InterventionHandler, MessageContext
 
 from autogen_eventlog.effects import Decision, UnknownEffects
-from autogen_eventlog.errors import RecordingIncomplete
+from autogen_eventlog.codec import Encoded
+from autogen_eventlog.errors import NotEncodable, RecordingIncomplete
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.submissions import Submissions
+
+logger = logging.getLogger(__name__)
 
 Durability = Literal["output", "strict"]
 
@@ -131,16 +135,32 @@ class EventLogHandler(DefaultInterventionHandler):
         await self._submitted(message, message_context, topic=str(message_context.topic_id))
         return message
 
-    async def _submitted(self, message: Any, context: MessageContext, **where: str) -> None:
+    async def _submitted(
+        self, message: Any, context: MessageContext, *, recipient: str | None = None, topic: str | None = None
+    ) -> None:
         await self.submissions.open()
-        encoded = self.log.codec.encode(message)
-        sender = None if context.sender is None else str(context.sender)
-        _, ticket = self.submissions.submit(encoded, sender=sender, message_id=context.message_id, **where)
+        _, ticket = self.submissions.submit(
+            self._encode(message),
+            sender=None if context.sender is None else str(context.sender),
+            message_id=context.message_id,
+            recipient=recipient,
+            topic=topic,
+        )
         await self.log.writer.room()
         if self.durability == "strict":
             await ticket
         else:
             await asyncio.sleep(0)
+
+
+    def _encode(self, message: Any) -> Encoded:
+        """A watcher must not keep messages from their agents: AutoGen drops a publication whose handler raises."""
+        try:
+            return self.log.codec.encode(message)
+        except NotEncodable as refused:
+            logger.warning("recorded without its content: %s", refused)
+            name = f"{type(message).__module__}:{type(message).__qualname__}"
+            return Encoded(name, self.log.codec.encode({"not_encodable": str(refused)}).data)
 
 
 def split_handlers(handlers: Sequence[InterventionHandler]) -> tuple[EventLogHandler | None, list[InterventionHandler]]:

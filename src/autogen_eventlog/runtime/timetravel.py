@@ -154,8 +154,7 @@ class TimeTravel:
     async def _saved(self, shell: JournaledAgent) -> SavedState:
         version = await shell.durable_version()
         if version is None:
-            head = await self._log.head(shell.stream)
-            recorded = 0 if head is None else head.version
+            recorded = await self._recorded(shell.stream)
             return SavedState(shell.stream, recorded, await self._first_state(shell) if recorded == 0 else None)
         for _ in range(_ATTEMPTS):
             state = await self._own_state(shell)
@@ -206,8 +205,7 @@ class TimeTravel:
         parse(text, state)  # type: ignore[arg-type]
 
     async def _load_saved(self, shell: JournaledAgent, saved: SavedState) -> None:
-        head = await self._log.head(saved.stream)
-        recorded = 0 if head is None else head.version
+        recorded = await self._recorded(saved.stream)
         if saved.version > recorded:
             await self._load_carried(shell, saved, f"the log holds {recorded} events of {saved.stream!r}")
         elif saved.stream == shell.stream:
@@ -220,6 +218,11 @@ class TimeTravel:
             await shell.load(saved.state)
         else:
             await self._fork(shell, saved)
+
+    async def _recorded(self, stream: str) -> int:
+        """The version of a stream in the log; 0 if it has no event."""
+        head = await self._log.head(stream)
+        return 0 if head is None else head.version
 
     async def _load_own(self, shell: JournaledAgent, saved: SavedState) -> None:
         """Go back to where it was saved, unless nothing has happened to the agent since."""
@@ -251,7 +254,7 @@ class TimeTravel:
         return True
 
     async def _says_otherwise(self, shell: JournaledAgent, state: Mapping[str, Any]) -> bool:
-        agent = await shell.instance()
+        agent = await (shell.instance() if await self._recorded(shell.stream) else shell.example())
         return has_own_state(agent) and _json(await agent.save_state()) != _json(state)
 
     async def _fork(self, shell: JournaledAgent, saved: SavedState) -> None:
