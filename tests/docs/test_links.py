@@ -10,6 +10,7 @@ import pytest
 from .pages import ROOT, pages
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_FILE = re.compile(r"`((?:tests|src|sql|docs|examples|benchmarks)/[\w/-]+(?:\.py|\.sql|\.md)?)`")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -50,7 +51,6 @@ def test_every_page_can_be_reached_from_the_index() -> None:
 def test_every_file_that_a_page_names_is_there() -> None:
     missing: list[str] = []
     for page in pages():
-        for name in re.findall(r"`((?:tests|src|sql|docs|examples|benchmarks)/[\w/-]+(?:\.py|\.sql|\.md)?)`", page.read_text("utf-8")):
-            if not (ROOT / name).exists():
-                missing.append(f"{page.name}: {name}")
+        named = _FILE.findall(page.read_text("utf-8"))
+        missing += [f"{page.name}: {name}" for name in named if not (ROOT / name).exists()]
     assert not missing
