@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
 from autogen_agentchat.base import Response
-from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.messages import MessageFactory, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentContainer
+from autogen_agentchat.teams._group_chat._events import GroupChatRequestPublish, GroupChatStart
 from autogen_agentchat.tools import AgentTool
-from autogen_core import AgentId, FunctionCall, MessageContext, RoutedAgent, message_handler
+from autogen_core import AgentId, FunctionCall, MessageContext, RoutedAgent, TopicId, TypeSubscription, message_handler
 from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, FunctionExecutionResult, ModelInfo, RequestUsage
 from autogen_core.tool_agent import ToolAgent, ToolExecutionException
@@ -24,7 +28,9 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, EventType
 from autogen_eventlog.errors import InstanceEnded
 from autogen_eventlog.incarnation.boundary import Boundary
+from autogen_eventlog.replay.loop import SESSION
 
+REQUESTED = EventType.EFFECT_REQUESTED
 TOOLS = AgentId("tools", "one")
 HELPER = AgentId("helper", "one")
 
@@ -230,9 +236,7 @@ async def test_a_crash_between_request_and_result_is_said_to_the_model(dsn: str)
     other = Counter()
     async with running(dsn, helper(lambda: assistant(Refusing(), other.tool()))) as runtime:
         recovered = await runtime.try_get_underlying_agent_instance(HELPER, Helper)
-        shell = runtime._shells[HELPER]
-        assert shell.incarnation is not None
-        await asyncio.wait([delivery.done for delivery in shell.incarnation.deliveries.values()])
+        await at_rest(runtime, HELPER)
         result = (await context_of(recovered))[-1].content[0]
         assert isinstance(result, FunctionExecutionResult)
         assert result.is_error and "outcome of tool.run_json is unknown" in result.content
@@ -269,3 +273,115 @@ async def test_a_team_on_the_runtime_records_what_its_agents_ask(dsn: str) -> No
     assert kinds == ["model.create", "tool.run_json", "model.create"]
     assert isinstance(agent._model_client, Boundary)
     assert counter.runs == 1
+
+
+class Notebook(FunctionTool):
+    """A tool with a state of its own."""
+
+    def __init__(self) -> None:
+        self.notes: list[int] = []
+        super().__init__(self.note, "notes", name="increase")
+
+    async def note(self, by: int) -> int:
+        self.notes.append(by)
+        return len(self.notes)
+
+
+async def test_tools_that_are_the_agents_own_state_run_again_in_replay(dsn: str) -> None:
+    async def register(runtime: EventSourcedAgentRuntime) -> None:
+        await ToolAgent.register(runtime, "tools", lambda: ToolAgent("has a notebook", [Notebook()]))
+
+    async with running(dsn, register, effects_own=[Notebook]) as runtime:
+        for by in (3, 4):
+            await runtime.send_message(call(by, by), TOOLS)
+    async with running(dsn, register, effects_own=[Notebook]) as runtime:
+        view = await runtime.view(TOOLS, type=ToolAgent)
+        assert view.tools[0].notes == [3, 4]  # type: ignore[attr-defined]
+
+
+async def at_rest(runtime: EventSourcedAgentRuntime, agent: AgentId) -> None:
+    """Wait for the handlers that a recovered agent continues."""
+    incarnation = runtime._shells[agent].incarnation
+    assert incarnation is not None
+    running = [delivery.done for delivery in incarnation.deliveries.values()]
+    if running:
+        await asyncio.wait(running)
+
+
+async def test_an_unknown_outcome_is_asked_again_where_the_handler_says_so(dsn: str) -> None:
+    first, second = Counter(), Counter()
+    async with running(dsn, tools(first)) as runtime:
+        await runtime.send_message(call(1, 1), TOOLS)
+        requested = [event.version async for event in runtime._around.log.read(TOOLS) if event.type is REQUESTED]
+        # What followed the request is left behind: to the agent it is as if the process had ended there.
+        await runtime.restore(TOOLS, version=requested[0])
+        await at_rest(runtime, TOOLS)
+        assert first.runs == 1
+    async with running(dsn, tools(second), effects_unknown={"tool": "retry"}) as runtime:
+        await runtime.restore(TOOLS, version=requested[0])
+        await at_rest(runtime, TOOLS)
+        assert second.runs == 1
+
+
+async def test_a_registered_instance_is_viewed_with_the_client_that_it_has(dsn: str) -> None:
+    script = ReplayChatCompletionClient(["hello"], INFO)
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        agent = Helper(assistant(script))
+        await runtime.register_agent_instance(agent, HELPER)
+        runtime.start()
+        assert await runtime.send_message(Text("hi"), HELPER) == Text("hello")
+        view = await runtime.view(HELPER, type=Helper)
+        assert view is not agent and view.said == ["hello"]
+        assert await context_of(view) == await context_of(agent)
+        await runtime.stop_when_idle()
+
+
+@pytest.fixture
+def recorded_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AgentChat draws ids and times for its messages by itself; until those are recorded, this does it."""
+
+    def drawn(kind: str, read: Callable[[], str]) -> str:
+        session: Any = SESSION.get()
+        return read() if session is None else session.reading(kind, read, read())
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.fromisoformat(drawn("datetime.now", lambda: datetime.now(tz).isoformat()))
+
+    draw = uuid.uuid4
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(drawn("uuid.uuid4", lambda: str(draw()))))
+    monkeypatch.setattr("autogen_agentchat.messages.datetime", Clock)
+
+
+@pytest.mark.usefixtures("recorded_draws")
+async def test_an_assistant_in_agentchats_container_is_recovered_without_its_model(dsn: str) -> None:
+    """E20, as in a team: `ChatAgentContainer` is what AgentChat registers."""
+
+    def container(client: ChatCompletionClient, counter: Counter) -> Callable[[EventSourcedAgentRuntime], Any]:
+        def make() -> ChatAgentContainer:
+            inner = assistant(client, counter.tool(), max_tool_iterations=2)
+            return ChatAgentContainer("parent", "output", inner, MessageFactory())
+
+        async def register(runtime: EventSourcedAgentRuntime) -> None:
+            await ChatAgentContainer.register(runtime, "member", make)
+            await runtime.add_subscription(TypeSubscription("chat", "member"))
+
+        return register
+
+    member = AgentId("member", "one")
+    script, first, second = ReplayChatCompletionClient([calls_tool(7), "all is well"], INFO), Counter(), Counter()
+    async with running(dsn, container(script, first)) as runtime:
+        begin = GroupChatStart(messages=[TextMessage(content="begin", source="user")])
+        await runtime.publish_message(begin, TopicId("chat", "one"))
+        await runtime.publish_message(GroupChatRequestPublish(), TopicId("chat", "one"))
+        await runtime._message_queue.join()
+        state = await (await runtime.try_get_underlying_agent_instance(member, ChatAgentContainer)).save_state()
+    assert first.runs == 1
+    async with running(dsn, container(Refusing(), second)) as runtime:
+        view = await runtime.view(member, type=ChatAgentContainer)
+        recovered = await runtime.try_get_underlying_agent_instance(member, ChatAgentContainer)
+        for instance in (view, recovered):
+            assert await instance.save_state() == state
+    assert second.runs == 0

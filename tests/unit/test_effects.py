@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from autogen_core import Agent, BaseAgent, CancellationToken, MessageContext
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.memory import ListMemory, Memory, MemoryContent, MemoryQueryResult, UpdateContextResult
 from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_core.models import ChatCompletionClient, SystemMessage, UserMessage
@@ -432,10 +434,13 @@ async def test_a_stand_in_is_the_object_it_stands_for_in_all_but_its_calls() -> 
 
 async def test_stand_ins_hang_wherever_a_boundary_hung() -> None:
     class Slotted:
-        __slots__ = ("tool",)
+        __slots__ = ("__hidden", "tool")
 
         def __init__(self, tool: Any) -> None:
-            self.tool = tool
+            self.tool = self.__hidden = tool
+
+        def hidden(self) -> Any:
+            return self.__hidden
 
     tool, shared = Doubling(), [Doubling()]
     cycle: list[Any] = [tool]
@@ -443,7 +448,7 @@ async def test_stand_ins_hang_wherever_a_boundary_hung() -> None:
     part = Slotted(tool)
     has = {"tool": tool, "part": part, "many": (tool, {"x": [tool]}), "shared": shared, "cycle": cycle}
     agent: Any = live(doing(ask, **has), ListAppender()).agent
-    places = [agent.tool, part.tool, agent.many[0], agent.many[1]["x"][0], agent.cycle[0]]
+    places = [agent.tool, part.tool, part.hidden(), agent.many[0], agent.many[1]["x"][0], agent.cycle[0]]
     assert all(isinstance(place, Boundary) for place in places)
     assert len({id(place) for place in places}) == 1
     assert agent.cycle[1] is agent.cycle
@@ -549,3 +554,95 @@ async def test_an_agent_without_boundaries_has_nothing_in_its_place() -> None:
     incarnation = live(doing(ask, **has), ListAppender())
     agent: Any = incarnation.agent
     assert agent.many is has["many"] and agent.table is has["table"]
+
+
+async def test_code_is_executed_once() -> None:
+    class Executor(CodeExecutor):
+        def __init__(self) -> None:
+            self.told: list[str] = []
+
+        async def execute_code_blocks(self, code_blocks: Any, cancellation_token: CancellationToken) -> CodeResult:
+            self.told.extend(block.code for block in code_blocks)
+            return CodeResult(exit_code=0, output=f"{len(self.told)} blocks")
+
+        async def start(self) -> None:
+            self.told.append("start")
+
+        async def stop(self) -> None:
+            self.told.append("stop")
+
+        async def restart(self) -> None:
+            self.told.append("restart")
+
+    async def execute(agent: Any, ctx: MessageContext) -> Any:
+        async with agent.executor as executor:
+            assert isinstance(executor, Boundary)
+            result = await executor.execute_code_blocks([CodeBlock("print(1)", "python")], ctx.cancellation_token)
+        await agent.executor.restart()
+        return result
+
+    first, second = Executor(), Executor()
+    agent, appender = await recorded(doing(execute, executor=first))
+    assert agent.kept == [CodeResult(exit_code=0, output="2 blocks")]
+    assert first.told == ["start", "print(1)", "stop", "restart"]
+    again = await recovered(doing(execute, executor=second), appender)
+    assert (again.agent.kept, second.told) == (agent.kept, [])  # type: ignore[union-attr]
+
+
+OF_THE_MODULE = Doubling()
+
+
+class WithClassAttribute(BaseAgent):
+    tools = (OF_THE_MODULE,)
+
+    def __init__(self) -> None:
+        super().__init__("has it from its class")
+        self.kept: list[int] = []
+
+    async def on_message_impl(self, message: Any, ctx: MessageContext) -> None:
+        self.kept.append(await self.tools[0].run_json({"number": 21}, ctx.cancellation_token))
+
+
+async def test_a_boundary_that_the_class_gives_is_captured_on_the_instance() -> None:
+    before = len(OF_THE_MODULE.runs)
+    agent, appender = await recorded(WithClassAttribute)
+    assert (await recovered(WithClassAttribute, appender)).agent.kept == agent.kept == [42]  # type: ignore[union-attr]
+    assert len(OF_THE_MODULE.runs) == before + 1
+    assert WithClassAttribute.tools == (OF_THE_MODULE,) and not isinstance(WithClassAttribute.tools[0], Boundary)
+
+
+async def test_a_boundary_past_the_agents_attributes_is_named(caplog: Any) -> None:
+    closed_over = Model()
+
+    class Reaching(BaseAgent):
+        async def on_message_impl(self, message: Any, ctx: MessageContext) -> None:
+            await OF_THE_MODULE.run_json({"number": 1}, ctx.cancellation_token)
+            await closed_over.create([])
+
+    for _ in range(2):
+        live(lambda: Reaching("reaches"), ListAppender())
+    assert "on_message_impl uses OF_THE_MODULE (Doubling)" in caplog.text
+    assert "on_message_impl uses closed_over (Model)" in caplog.text
+    assert caplog.text.count("Keep it in an attribute") == 1
+
+
+async def test_tracebacks_read_the_same_live_and_in_replay() -> None:
+    async def use(agent: Any, ctx: MessageContext) -> Any:
+        out: list[str] = []
+        try:
+            await agent.tool.run_json({"number": 13}, ctx.cancellation_token)
+        except ValueError:
+            out.append(traceback.format_exc())
+        try:
+            async for _ in agent.model.create_stream([]):
+                pass
+        except AssertionError:
+            out.append(traceback.format_exc())
+        return out
+
+    has = {"tool": Doubling(), "model": Model(refuses=True)}
+    agent, appender = await recorded(doing(use, **has))
+    assert len(agent.kept[0]) == 2 and "unlucky" in agent.kept[0][0]
+    failed = [event for event in appender.events if event.outcome is Outcome.RAISED]
+    assert "in run\n" in failed[0].metadata["traceback"]
+    assert (await recovered(doing(use, **has), appender)).agent.kept == agent.kept  # type: ignore[union-attr]

@@ -69,7 +69,13 @@ class _Rewrite:
             for name, value in attributes(holder).items():
                 new = self._in_place_of(value)
                 if new is not value:
-                    _set(holder, name, new)
+                    try:
+                        _set(holder, name, new)
+                    except (AttributeError, TypeError) as error:  # a class without a place for it on its instances
+                        _say(
+                            cast("type[Any]", type(holder)),
+                            f"{name!r} can't be captured, so replay would call it again: {error}",
+                        )
 
     def _in_place_of(self, value: Any) -> Any:
         if id(value) in self._new:
@@ -147,6 +153,9 @@ def _say_what_is_left(agent: Agent, found: Found) -> None:
             f"the function of tool {tool.name!r} is {type(agent).__name__}'s own code, and AutoGen runs it in a thread"
         )
         _say(type(agent), f"{what}, which replay can't repeat. Make it an `async def`")
+    if found.beside:
+        what = "which is no attribute of the agent, so it is not recorded and replay would call it again"
+        _say(type(agent), f"{'; '.join(found.beside)}, {what}. Keep it in an attribute")
     if not found.complete:
         _say(type(agent), "it holds so many objects that not all were searched for models and tools")
 

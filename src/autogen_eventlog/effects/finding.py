@@ -47,6 +47,8 @@ class Found:
     """Stand-ins that hang there already, on an AgentChat agent that other instances have too."""
     threaded: list[Any] = dataclasses.field(default_factory=list[Any])
     """Tools of the agent's own code whose function AutoGen runs in a thread, which replay can't repeat."""
+    beside: list[str] = dataclasses.field(default_factory=list[str])
+    """Boundaries that the agent's code reaches past its attributes, in words: nothing can take their place."""
     complete: bool = True
 
 
@@ -70,7 +72,8 @@ class _Search:
     def run(self, agent: Agent) -> Found:
         self._hold(agent)
         while self._pending:
-            for child in children(self._pending.popleft()):
+            value = self._pending.popleft()
+            for child in children(value):
                 self._meet(child)
             if len(self._seen) > LIMIT:
                 self._found.complete = False
@@ -104,8 +107,9 @@ class _Search:
 
     def _hold(self, value: Any) -> None:
         self._seen[id(value)] = value
-        self._packages |= {_package(base) for base in type(value).__mro__} - _AUTOGEN - sys.stdlib_module_names
+        self._packages |= {_package(base) for base in own_classes(cast("type[Any]", type(value)))}
         self._found.holders.append(value)
+        self._found.beside.extend(reached_beside(value))
         self._pending.append(value)
 
     def _is_own(self, value: Any) -> bool:
@@ -132,14 +136,60 @@ def children(value: Any) -> Iterator[Any]:
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """The attributes of an object itself, in `__dict__` and slots."""
-    found: dict[str, Any] = dict(getattr(value, "__dict__", {}))
+    """The attributes of an object: in `__dict__`, in slots, and boundaries and containers that its own classes give it."""
+    found: dict[str, Any] = {**_class_attributes(cast("type[Any]", type(value))), **getattr(value, "__dict__", {})}
     for cls in type(value).__mro__:
         slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if not name.startswith("__") and hasattr(value, name):
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            private = slot.startswith("__") and not slot.endswith("__")
+            name = f"_{cls.__name__.lstrip('_')}{slot}" if private else slot
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                 found[name] = getattr(value, name)
     return found
+
+
+def own_classes(cls: type) -> list[type]:
+    """The classes of an object that are neither AutoGen's nor Python's."""
+    return [
+        base for base in cls.__mro__ if _package(base) not in _AUTOGEN and _package(base) not in sys.stdlib_module_names
+    ]
+
+
+def _class_attributes(cls: type) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for base in reversed(own_classes(cls)):
+        for name, value in vars(base).items():
+            if not name.startswith("__") and (type(value) in _CONTAINERS or _is_boundary(value)):
+                found[name] = value
+    return found
+
+
+def reached_beside(holder: Any) -> list[str]:
+    """Boundaries that the functions of an object use as globals or out of a closure."""
+    found = list(_beside_class(cast("type[Any]", type(holder))))
+    for value in getattr(holder, "__dict__", {}).values():
+        if isinstance(value, types.FunctionType):
+            found.extend(_used_by(value))
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _beside_class(cls: type) -> tuple[str, ...]:
+    functions = [value for base in own_classes(cls) for value in vars(base).values()]
+    unwrapped = [inspect.unwrap(value) for value in functions if isinstance(value, types.FunctionType)]
+    return tuple(text for function in unwrapped for text in _used_by(function))
+
+
+def _used_by(function: types.FunctionType) -> Iterator[str]:
+    known = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    known |= dict(zip(function.__code__.co_freevars, _bound_to(function), strict=False))
+    for name, value in known.items():
+        if _is_boundary(value):
+            yield f"{function.__qualname__} uses {name} ({type(value).__name__})"
+
+
+def _is_boundary(value: Any) -> bool:
+    return not isinstance(value, (*_PLAIN, *_NO_STATE)) and family_of(value) is not None and not is_own_state(value)
 
 
 def agents_behind(boundary: Any) -> Iterator[Any]:

@@ -59,6 +59,8 @@ _TOOL_SHAPE: Final = ("name", "schema", "args_type", "return_type", "return_valu
 
 def _plain(value: Any) -> Any:
     """The value with tools and classes as data."""
+    if value is None or isinstance(value, str | int | float | bytes):
+        return value
     if isinstance(value, type):
         return {"class": f"{value.__module__}:{value.__qualname__}"}
     if isinstance(value, list | tuple):

@@ -161,6 +161,8 @@ class Incarnation:
         self.continues = True
         """Whether the incarnation goes live where its journal ends (a view does not)."""
         self.begun = False
+        self.withdrawn = False
+        """All agents were brought to a point before it: what it sent and nobody received yet was not sent."""
         self.on_live: Callable[[], None] | None = None
         """Called as the incarnation goes live, before anything else of it is recorded."""
         self.when_live: list[Callable[[], object]] = []

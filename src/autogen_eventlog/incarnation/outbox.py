@@ -20,9 +20,14 @@ class Outbox:
 
     It works outside the agent's session. When a ticket fails, nothing that was put leaves any more: `on_refused` is told
     once, with the error.
+
+    Args:
+        held: Nothing leaves before `release`.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_refused: Callable[[EventLogError], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_refused: Callable[[EventLogError], None], *, held: bool = False
+    ) -> None:
         self._loop = loop
         self._on_refused = on_refused
         self._waiting: deque[tuple[Awaitable[Any], Departure]] = deque()
@@ -31,6 +36,7 @@ class Outbox:
         self._marks: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
+        self._held = held
 
     def put(self, ticket: Awaitable[Any], departure: Departure) -> None:
         """Let `departure` happen once `ticket` is committed. Call it in a context outside of any session."""
@@ -38,8 +44,13 @@ class Outbox:
             return
         self._waiting.append((ticket, departure))
         self._put += 1
-        if self._task is None:
-            self._task = self._loop.create_task(self._let_go())
+        self._set_going()
+
+    def release(self) -> None:
+        """Let what was held back leave. Call it in a context outside of any session."""
+        self._held = False
+        if self._waiting:
+            self._set_going()
 
     @property
     def empty(self) -> bool:
@@ -62,6 +73,10 @@ class Outbox:
             if not mark.done():
                 mark.set_result(None)
         self._marks.clear()
+
+    def _set_going(self) -> None:
+        if self._task is None and not self._held:
+            self._task = self._loop.create_task(self._let_go())
 
     async def _let_go(self) -> None:
         try:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
+import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -108,6 +111,8 @@ def _wrap(loop: asyncio.BaseEventLoop, hooks: Hooks) -> None:
         session = SESSION.get()
         if session is None or threading.get_ident() != thread or not session.running:
             return own_threadsafe(callback, *args, context=context)
+        if in_signal_handler():  # asyncio.run's own, on Ctrl-C, or the program's: amid the agent's code, but not of it
+            return own_threadsafe(callback, *args, context=context or outside_context())
         return call_soon(callback, *args, context=context)
 
     def time() -> float:
@@ -133,3 +138,21 @@ def _wrap(loop: asyncio.BaseEventLoop, hooks: Hooks) -> None:
     loop.call_soon_threadsafe = call_soon_threadsafe
     loop.time = time
     loop.create_task = create_task
+
+
+def in_signal_handler() -> bool:
+    """Whether the caller runs in a handler set with `signal.signal`, which interrupts whatever code is running."""
+    handlers = {_code(signal.getsignal(number)) for number in signal.valid_signals()}
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code in handlers:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _code(handler: Any) -> object:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    code = getattr(handler, "__code__", None)
+    return code or getattr(getattr(type(handler), "__call__", None), "__code__", None)

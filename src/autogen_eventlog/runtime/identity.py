@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from autogen_eventlog.codec import Encoded
+from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.runtime.submissions import Submission
 
 
@@ -23,6 +24,8 @@ class Identity:
     recorded: tuple[object, Encoded] | None = None
     """The message as it was recorded when it was sent, and the object that travels for it. Where no intervention handler
     can have changed it, what was recorded is what is delivered, and need not be encoded again."""
+    sender: Incarnation | None = None
+    """The instance that sent or published it, if it was an agent's."""
 
 
 class TracedId(str):

@@ -92,7 +92,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         self._shells: dict[AgentId, JournaledAgent] = {}
         self._blueprints: dict[str, FactoryBlueprint] = {}
         if self._handler is not None:
-            self._around = Surroundings(self._handler.log, self._handler, self, self, EventIds(), Passage())
+            self._around = Surroundings(self._handler.log, self._handler, self, self, EventIds(), Passage(), Passage())
             self._travel = TimeTravel(self._handler, self._shells, self._shell_for)
             self._handler.attached_to(self)
 
@@ -257,7 +257,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
                 call.recipient,
                 sender=incarnation.id,
                 cancellation_token=call.token,
-                message_id=self._traced(call.event, message, call.message, again=call.again),
+                message_id=self._traced(call.event, message, call.message, again=call.again, sender=incarnation),
             )
         except BaseException as error:
             incarnation.answer(call, None, error)
@@ -271,7 +271,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             object_,
             parse_topic(str(event.topic)),
             sender=incarnation.id,
-            message_id=self._traced(event, object_, message),
+            message_id=self._traced(event, object_, message, sender=incarnation),
         )
 
     async def fan_out(self, topic: TopicId, sender: AgentId | None) -> int | None:
@@ -282,10 +282,18 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """The object that travels through AutoGen's runtime. Where it may be looked at, it is as it was when sent."""
         return original if self._messages_stay else incarnation.codec.decode(message.data, where="message")
 
-    def _traced(self, event: EventData, message: Any, encoded: Encoded, *, again: bool = False) -> TracedId:
+    def _traced(
+        self,
+        event: EventData,
+        message: Any,
+        encoded: Encoded,
+        *,
+        again: bool = False,
+        sender: Incarnation | None = None,
+    ) -> TracedId:
         asked: str | None = event.metadata.get("asked_id")
         recorded = (message, encoded) if self._messages_stay else None
-        identity = Identity(event.id, event.correlation, again, None, recorded)
+        identity = Identity(event.id, event.correlation, again, None, recorded, sender)
         return TracedId(asked or event.message_id or str(event.id), identity)
 
     # -- dropped messages -----------------------------------------------------------------------------------------
@@ -488,12 +496,14 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
 
     async def stop_when_idle(self) -> None:
         # AutoGen's queue has a message as soon as it is sent; here it is recorded first, and the runtime is not idle
-        # meanwhile. Once both are empty, AutoGen's own call stops the runtime without waiting for anything.
-        while self._run_context is not None:
+        # meanwhile. Nor is it while one recipient of a publication still has it: AutoGen counts a publication as done as
+        # soon as one of them fails (T8). Once all is empty, AutoGen's own call stops the runtime without waiting.
+        while self._handler is not None and self._run_context is not None:
             await self._message_queue.join()
-            if self._entering.is_clear:
+            if self._entering.is_clear and self._around.delivering.is_clear:
                 break
             await self._entering.cleared()
+            await self._around.delivering.cleared()
         await super().stop_when_idle()
         await self._flush()
 

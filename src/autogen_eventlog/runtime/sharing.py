@@ -21,7 +21,18 @@ from autogen_eventlog.effects.standins import cell_of
 from autogen_eventlog.errors import NotRestorable
 from autogen_eventlog.incarnation.incarnation import Incarnation
 
-_NOT_SHARED = (str, bytes, int, float, type(None), type, types.ModuleType, types.BuiltinFunctionType, AgentRuntime, AgentId)
+_NOT_SHARED = (
+    str,
+    bytes,
+    int,
+    float,
+    type(None),
+    type,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    AgentRuntime,
+    AgentId,
+)
 _CALLABLES = (types.FunctionType, types.MethodType, functools.partial)
 
 
@@ -71,7 +82,7 @@ class _Pristine:
 
     def _copied(self, held: dict[str, Any]) -> dict[str, Any] | None:
         """Copies that hang together as the originals do; None if there can be none."""
-        queues = {id(value): _queue(value) for value in held.values() if isinstance(value, asyncio.Queue)}
+        queues = {id(value): _empty(value) for value in _queues(held).values()}
         try:
             return copy.deepcopy(held, {**self._outside, **queues})
         except Exception:  # a lock, a socket, whatever it holds: said when a copy is needed
@@ -118,16 +129,20 @@ def _behind(function: Any) -> Iterator[Any]:
                 yield value
 
 
-def _queue(queue: asyncio.Queue[Any]) -> asyncio.Queue[Any]:
-    """A queue to others is an output: an instance that does not live yet has one that nobody reads."""
+def _queues(held: dict[str, Any]) -> dict[str, asyncio.Queue[Any]]:
+    """A queue to others is an output: an instance that does not live has one of its own, which nobody reads."""
+    return {name: value for name, value in held.items() if isinstance(value, asyncio.Queue)}
+
+
+def _empty(queue: asyncio.Queue[Any]) -> asyncio.Queue[Any]:
     return type(queue)(queue.maxsize)
 
 
 def _only_when_live(agent: Agent, held: dict[str, Any], incarnation: Incarnation) -> None:
     """Replay fills no queue that others read."""
-    queues = {name: value for name, value in held.items() if isinstance(value, asyncio.Queue)}
+    queues = _queues(held)
     if incarnation.live:
         vars(agent).update(queues)
     elif queues:
-        vars(agent).update({name: _queue(value) for name, value in queues.items()})
+        vars(agent).update({name: _empty(value) for name, value in queues.items()})
         incarnation.when_live.append(lambda: vars(agent).update(queues))

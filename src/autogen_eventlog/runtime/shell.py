@@ -58,6 +58,8 @@ class Surroundings:
     ids: Any
     beginning: Passage
     """Messages that have reached their agent and whose handler has not begun."""
+    delivering: Passage
+    """Messages that have reached their agent and whose handler has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,10 @@ class JournaledAgent:
             Divergence, NotRestorable, …: The agent could not be recovered; it was not delivered.
             Whatever the handler raised.
         """
-        with self._around.beginning:
-            incarnation, delivery = await self._begin(message, ctx)
-        return await self._answer(incarnation, delivery, ctx.cancellation_token)
+        with self._around.delivering:
+            with self._around.beginning:
+                incarnation, delivery = await self._begin(message, ctx)
+            return await self._answer(incarnation, delivery, ctx.cancellation_token)
 
     async def _begin(self, message: Any, ctx: MessageContext) -> tuple[Incarnation, Delivery]:
         """Record a delivery and start its handler, or find the delivery that this very message led to before."""
@@ -142,6 +145,8 @@ class JournaledAgent:
             if incarnation.live:
                 break
             incarnation = await self.live()  # replaced while the log was asked
+        if identity.sender is not None and identity.sender.withdrawn:
+            raise InstanceEnded(identity.sender.stream)
         envelope = Envelope(
             message=encoded,
             sender=ctx.sender,
@@ -320,10 +325,10 @@ class JournaledAgent:
         claim = await self._log.ownership.claim(self.stream, takeover=self._around.handler.takeover)
         self._appender = StreamAppender(self._log.writer, claim)
 
-    def _connect(self, incarnation: Incarnation) -> None:
+    def _connect(self, incarnation: Incarnation, *, held: bool = False) -> None:
         """Say where the incarnation's events go, and what to record as it goes live."""
         assert self._appender is not None
-        outbox = Outbox(asyncio.get_running_loop(), lambda error: self.drop(incarnation, error))
+        outbox = Outbox(asyncio.get_running_loop(), lambda error: self.drop(incarnation, error), held=held)
         incarnation.connect(self._appender, self._around.world, outbox)
         producer = producer_of(incarnation.agent, str(self._log.ownership.worker_id))
 
@@ -427,35 +432,73 @@ class JournaledAgent:
             What `Recovery.to` and `Ownership.claim` raise.
         """
         async with self._gate:
-            old = self.incarnation
-            if old is None:
-                await self._claim()
-            else:
-                await self._idle(old, timeout)
-            came: list[tuple[int, tuple[int, ...]]] = []
+            if self.incarnation is not None:
+                await self._idle(self.incarnation, timeout)
+            await self.own()
+            replaced = await self.put(from_stream, version, note=note, on_progress=on_progress)
+        await replaced.recovered.incarnation.durable
+        return replaced
 
-            def prepare(incarnation: Incarnation) -> None:
-                self._connect(incarnation)
-                announce = incarnation.on_live
+    async def own(self) -> None:
+        """Make sure that the stream is this process's. The caller holds the gate."""
+        if self.incarnation is None:
+            await self._claim()
 
-                def take_over() -> None:
-                    if old is not None:
-                        old.end()
-                    incarnation.note(*note)
-                    came.append((self._version(), tuple(sorted(incarnation.deliveries))))
-                    if announce is not None:
-                        announce()
+    async def put(
+        self,
+        from_stream: str,
+        version: int,
+        *,
+        note: tuple[EventType, dict[str, Any]],
+        held: bool = False,
+        on_progress: Progress | None = None,
+    ) -> Replaced:
+        """`replace`, for a caller that holds the gate and has seen to it that the agent is owned and at rest.
 
-                incarnation.on_live = take_over
+        Args:
+            held: Nothing of the new instance leaves before its outbox is released.
+        """
+        old = self.incarnation
+        came: list[tuple[int, tuple[int, ...]]] = []
 
-            recovered = await self.recovery.to(
-                version, stream=from_stream, continues=True, prepare=prepare, on_progress=on_progress
-            )
-            self._enliven(recovered.incarnation)
-            self._snapshotting.recovered(recovered)
-        await recovered.incarnation.durable
+        def prepare(incarnation: Incarnation) -> None:
+            self._connect(incarnation, held=held)
+            announce = incarnation.on_live
+
+            def take_over() -> None:
+                if old is not None:
+                    old.end()
+                incarnation.note(*note)
+                came.append((self._version(), tuple(sorted(incarnation.deliveries))))
+                if announce is not None:
+                    announce()
+
+            incarnation.on_live = take_over
+
+        recovered = await self.recovery.to(
+            version, stream=from_stream, continues=True, prepare=prepare, on_progress=on_progress
+        )
+        self._enliven(recovered.incarnation)
+        self._snapshotting.recovered(recovered)
         [(noted, in_flight)] = came
         return Replaced(recovered, noted, in_flight)
+
+    def withdraw(self) -> None:
+        """End the live instance for good, with what it sent and nobody received yet. The caller holds the gate."""
+        if self.incarnation is not None:
+            self.incarnation.withdrawn = True
+            self.incarnation.end()
+
+    @property
+    def gate(self) -> asyncio.Lock:
+        """New deliveries wait while it is held."""
+        return self._gate
+
+    @property
+    def running(self) -> list[asyncio.Future[Completion]]:
+        """The ends of the deliveries that run."""
+        incarnation = self.incarnation
+        return [] if incarnation is None else [delivery.done for delivery in incarnation.deliveries.values()]
 
     async def _idle(self, incarnation: Incarnation, timeout: float) -> None:
         running = [delivery.done for delivery in incarnation.deliveries.values()]

@@ -18,6 +18,7 @@ from autogen_eventlog.runtime.handler import EventLogHandler
 from autogen_eventlog.runtime.reports import RestoreReport
 from autogen_eventlog.runtime.saved_state import SavedState, parse
 from autogen_eventlog.runtime.shell import JournaledAgent, Replaced
+from autogen_eventlog.runtime.together import held_at_rest
 from autogen_eventlog.snapshots import has_own_state
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class TimeTravel:
     async def _restore(self, shell: JournaledAgent, version: int, where: str, timeout: float | None) -> RestoreReport:
         note = (EventType.STREAM_RESTORED, {"to_version": version, "point": where})
         replaced = await shell.replace(
-            shell.stream, version, note=note, timeout=self._handler.restore_timeout if timeout is None else timeout
+            shell.stream, version, note=note, timeout=self._patience(timeout)
         )
         return await self._report(shell, version, where, replaced)
 
@@ -107,7 +108,36 @@ class TimeTravel:
         targets = [(shell, await self._version_at(shell.stream, cut)) async for shell in self._known(types)]
         for shell, version in targets:
             await self._view(shell, shell.stream, version)
-        return [await self._restore(shell, version, f"position {cut}", timeout) for shell, version in targets]
+        where_cut = f"position {cut}"
+        replaced = await self._put_together(targets, where_cut, self._patience(timeout))
+        return [
+            await self._report(shell, version, where_cut, done)
+            for (shell, version), done in zip(targets, replaced, strict=True)
+        ]
+
+    async def _put_together(
+        self, targets: Sequence[tuple[JournaledAgent, int]], where: str, timeout: float
+    ) -> list[Replaced]:
+        """All at their versions, before anything leaves any of them."""
+        replaced: list[Replaced] = []
+        async with held_at_rest([shell for shell, _ in targets], timeout):
+            for shell, _ in targets:
+                await shell.own()
+            for shell, _ in targets:
+                shell.withdraw()
+            try:
+                for shell, version in targets:
+                    note = (EventType.STREAM_RESTORED, {"to_version": version, "point": where})
+                    replaced.append(await shell.put(shell.stream, version, note=note, held=True))
+            finally:
+                for done in replaced:
+                    done.recovered.incarnation.outbox.release()
+        for done in replaced:
+            await done.recovered.incarnation.durable
+        return replaced
+
+    def _patience(self, timeout: float | None) -> float:
+        return self._handler.restore_timeout if timeout is None else timeout
 
     async def _position(self, where: Point) -> int:
         """The position of a cut through all streams."""
