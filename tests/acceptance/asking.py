@@ -9,7 +9,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def until(condition: Callable[[], Awaitable[T]], what: str, *, timeout: float = 10.0, interval: float = 0.01) -> T:
+async def until(
+    condition: Callable[[], Awaitable[T]], what: str, *, timeout: float = 10.0, interval: float = 0.01
+) -> T:
     """Awaits `condition` until it gives something true, and returns that.
 
     Raises:

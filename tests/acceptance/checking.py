@@ -51,7 +51,9 @@ async def unheard(log: EventLog) -> set[int]:
     return found
 
 
-def check_states(states: dict[str, Any], answered: Collection[int], tried: Collection[int], undelivered: set[int]) -> None:
+def check_states(
+    states: dict[str, Any], answered: Collection[int], tried: Collection[int], undelivered: set[int]
+) -> None:
     clerks = [state for name, state in states.items() if name.startswith("clerk/")]
     done = [number for clerk in clerks for number in clerk.values["begun"]]
     assert twice(done) == []

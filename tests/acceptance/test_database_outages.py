@@ -86,7 +86,9 @@ async def town(log: EventLog, durability: Durability = "output") -> AsyncIterato
 
 
 @pytest.mark.parametrize("durability", ["output", "strict"])
-async def test_connections_cut_again_and_again_under_load_cost_nothing_but_time(dsn: str, durability: Durability) -> None:
+async def test_connections_cut_again_and_again_under_load_cost_nothing_but_time(
+    dsn: str, durability: Durability
+) -> None:
     async with EventLog.open(dsn) as log, town(log, durability) as busy_town:
         async with busy_town.busy():
             for _ in range(OUTAGES * 4):
@@ -116,7 +118,9 @@ def own_server(tmp_path: Path) -> Iterator[EmbeddedServer]:
         server.ensure_running()
 
 
-async def test_a_server_of_ones_own_that_is_restarted_under_load_costs_nothing_but_time(own_server: EmbeddedServer) -> None:
+async def test_a_server_of_ones_own_that_is_restarted_under_load_costs_nothing_but_time(
+    own_server: EmbeddedServer,
+) -> None:
     async with EventLog.open(own_server.dsn) as log, town(log) as busy_town:
         async with busy_town.busy():
             for how in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL)[:OUTAGES]:

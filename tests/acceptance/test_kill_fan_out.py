@@ -17,7 +17,9 @@ from .programs.fan_out import Ask, Heard, Say, found
 ROOT = Path(__file__).parents[2]
 
 
-async def test_a_publication_that_one_of_two_subscribers_heard_before_the_kill_is_not_lost_for_the_other(dsn: str) -> None:
+async def test_a_publication_that_one_of_two_subscribers_heard_before_the_kill_is_not_lost_for_the_other(
+    dsn: str,
+) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.acceptance.programs.fan_out", dsn], cwd=ROOT, stdout=subprocess.PIPE
     )

@@ -18,9 +18,7 @@ CHILD = "import sys, asyncio; from tests.acceptance.programs import queue_of_ten
 
 
 async def test_ten_queued_and_three_begun_messages_survive_a_kill(dsn: str) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, dsn], cwd=ROOT, stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, "-c", CHILD, dsn], cwd=ROOT, stdout=subprocess.PIPE)
     with process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"

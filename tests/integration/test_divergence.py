@@ -141,7 +141,9 @@ async def test_changed_code_is_found_at_its_first_different_output(
         for _ in range(2):
             with pytest.raises(Divergence):
                 await runtime.send_message(Word("three"), ALICE)
-    assert [(e.version, e.type, e.payload) for e in await events_of(log)] == [(e.version, e.type, e.payload) for e in before]
+    assert [(e.version, e.type, e.payload) for e in await events_of(log)] == [
+        (e.version, e.type, e.payload) for e in before
+    ]
     async with started(log) as runtime:
         await runtime.send_message(Word("three"), ALICE)
         assert (await runtime.view(ALICE, type=Writer)).words == ["one", "two", "three"]
@@ -210,21 +212,23 @@ def tamper(dsn: str, change: str, where: str) -> None:
     """As somebody with all rights on the database could."""
     with psycopg.connect(dsn) as connection:
         connection.execute(b"SET session_replication_role = replica")
-        cursor = connection.execute(f"UPDATE eventlog.event SET {change} WHERE stream = 'writer/alice' AND {where}".encode())
+        cursor = connection.execute(
+            f"UPDATE eventlog.event SET {change} WHERE stream = 'writer/alice' AND {where}".encode()
+        )
         assert cursor.rowcount > 0
 
 
 @pytest.mark.parametrize(
     ("payload", "error"),
     [
-        ("'{\"$t\":\"os:system\",\"command\":\"true\"}'", TypeNotAllowed),
-        ("'{\"$t\":\"subprocess:Popen\",\"args\":[\"true\"]}'", TypeNotAllowed),
-        ("'{\"$t\":\"antigravity:fly\"}'", TypeNotAllowed),
-        ("'{\"$t\":\"builtins:eval\"}'", TypeNotAllowed),
+        ('\'{"$t":"os:system","command":"true"}\'', TypeNotAllowed),
+        ('\'{"$t":"subprocess:Popen","args":["true"]}\'', TypeNotAllowed),
+        ('\'{"$t":"antigravity:fly"}\'', TypeNotAllowed),
+        ('\'{"$t":"builtins:eval"}\'', TypeNotAllowed),
         ("'{\"$t\":'", PayloadCorrupt),
         ("'\\x00ff'", PayloadCorrupt),
-        ("'{\"$t\":\"tests.integration.test_divergence:Word\"}'", PayloadCorrupt),
-        ("'{\"$t\":\"tests.integration.test_divergence:Word\",\"text\":7}'", Divergence),
+        ('\'{"$t":"tests.integration.test_divergence:Word"}\'', PayloadCorrupt),
+        ('\'{"$t":"tests.integration.test_divergence:Word","text":7}\'', Divergence),
     ],
 )
 async def test_a_stored_message_that_was_tampered_with_is_refused_and_nothing_is_imported(
@@ -296,7 +300,9 @@ async def test_without_its_message_class_an_event_can_be_read_and_audited_but_no
         monkeypatch.delattr(module, gone)
     async with EventLog.open(dsn) as later:
         events = [event async for event in later.read(ALICE)]
-        [delivered] = [event for event in events if event.type is EventType.MESSAGE_DELIVERED and event.message_type == name]
+        [delivered] = [
+            event for event in events if event.type is EventType.MESSAGE_DELIVERED and event.message_type == name
+        ]
         opaque = later.message(delivered)
         assert "two" in str(vars(opaque) if hasattr(opaque, "__dict__") else opaque)
         records = await later.audit.messages(limit=50)

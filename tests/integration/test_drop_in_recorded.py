@@ -24,7 +24,7 @@ from autogen_core import (
 from opentelemetry import trace
 
 from autogen_eventlog import EventLog, EventLogHandler, EventType
-from autogen_eventlog.errors import InvalidState, RecordingIncomplete
+from autogen_eventlog.errors import InstanceEnded, InvalidState, RecordingIncomplete
 from autogen_eventlog.testing.equality import difference
 from tests.integration.drop_in import (
     ONE,
@@ -247,6 +247,41 @@ async def test_a_cancellation_before_delivery_is_recorded_and_replayed(log: Even
     assert EventType.DELIVERY_CANCELLED in types_of(await stream(log, ONE))
     view = await runtime.view(ONE, type=Waiter)
     assert (view.cancelled_before, view.finished) == (True, 1)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+async def test_a_sender_that_is_no_agent_may_send(log: EventLog, traced: bool) -> None:
+    runtime = recorded(log, tracer_provider=Spans() if traced else None)
+    await register(runtime, one=Adder)
+    runtime.start()
+    assert await runtime.send_message(Add(1), ONE, sender=AgentId("nobody", "x")) == Total(1)
+    await runtime.stop_when_idle()
+    assert [one.sender for one in await stream(log, ONE, DELIVERED)] == ["nobody/x"]
+
+
+async def test_a_handler_task_that_others_cancel_ends_the_instance_and_the_log_decides(log: EventLog) -> None:
+    class Lending(Listener):
+        @message_handler
+        async def on_notice(self, message: Notice, ctx: MessageContext) -> None:
+            self.heard.append(message.text)
+            if message.text == "lend":
+                lent.set_result(asyncio.current_task())
+                await asyncio.get_running_loop().create_future()
+
+    lent: asyncio.Future[asyncio.Task[Any] | None] = asyncio.get_running_loop().create_future()
+    runtime = recorded(log)
+    await register(runtime, one=Lending)
+    runtime.start()
+    await runtime.send_message(Notice("before"), ONE)
+    answer = asyncio.create_task(runtime.send_message(Notice("lend"), ONE))
+    task = await lent
+    assert task is not None
+    task.cancel()
+    with pytest.raises(InstanceEnded):
+        await answer
+    await asyncio.wait([task])
+    assert EventType.DELIVERY_CANCELLED not in types_of(await stream(log, ONE))
+    await runtime.stop()
 
 
 # -- state --------------------------------------------------------------------------------------------------------

@@ -116,7 +116,9 @@ async def lived(runtime: EventSourcedAgentRuntime, *values: int) -> None:
 # -- what a point means -------------------------------------------------------------------------------------------
 
 
-async def test_a_time_between_two_events_means_the_state_after_the_first(log: EventLog, runtime: EventSourcedAgentRuntime) -> None:
+async def test_a_time_between_two_events_means_the_state_after_the_first(
+    log: EventLog, runtime: EventSourcedAgentRuntime
+) -> None:
     await lived(runtime, 1, 2, 3)
     events = [event async for event in log.read(ALICE)]
     done = [event for event in events if event.type is EventType.DELIVERY_COMPLETED]
@@ -213,7 +215,9 @@ async def test_an_agent_that_never_lived_is_not_brought_to_life_by_looking(
 
 
 @pytest.mark.parametrize("operation", ["view", "restore"])
-async def test_an_unknown_type_is_refused_as_autogen_refuses_it(runtime: EventSourcedAgentRuntime, operation: str) -> None:
+async def test_an_unknown_type_is_refused_as_autogen_refuses_it(
+    runtime: EventSourcedAgentRuntime, operation: str
+) -> None:
     with pytest.raises(LookupError, match="stranger"):
         await getattr(runtime, operation)(AgentId("stranger", "1"), version=1)
 
@@ -347,7 +351,9 @@ async def test_deliveries_that_come_during_a_restore_wait_and_run_after_it(
     assert report.version == head.version
 
 
-async def test_a_restore_amid_a_delivery_lets_it_go_on_from_there(log: EventLog, runtime: EventSourcedAgentRuntime) -> None:
+async def test_a_restore_amid_a_delivery_lets_it_go_on_from_there(
+    log: EventLog, runtime: EventSourcedAgentRuntime
+) -> None:
     await lived(runtime, 1)
     held = asyncio.create_task(runtime.send_message(Hold(2), ALICE))
     await until_delivered(log, ALICE)

@@ -16,6 +16,7 @@ from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
 from autogen_eventlog.errors import InvalidPoint
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.lineage import events_of, lineage
+from autogen_eventlog.runtime.reports import RestoreReport
 from tests.acceptance.asking import until
 from tests.acceptance.checking import at_rest, check_every_version, twice
 from tests.acceptance.programs.town import Order, Roll, amount, found
@@ -51,7 +52,9 @@ def check_consistent(events: list[RecordedEvent]) -> None:
     """No message is received that was not sent, and no answer without the delivery that gave it."""
     by_id = {event.id: event for event in events}
     ended = {event.cause for event in events if event.type is EventType.DELIVERY_COMPLETED}
-    answered: set[UUID | None] = {event.cause for event in events if event.type is EventType.MESSAGE_DELIVERED and event.id in ended}
+    answered: set[UUID | None] = {
+        event.cause for event in events if event.type is EventType.MESSAGE_DELIVERED and event.id in ended
+    }
     received = 0
     for event in events:
         if event.type is EventType.MESSAGE_DELIVERED and event.sender is not None:
@@ -102,6 +105,17 @@ async def test_all_agents_brought_to_one_point_agree_and_go_on_together(dsn: str
         await check_every_version(runtime, log, rnd)
 
 
+async def notes(log: EventLog, reports: list[RestoreReport]) -> list[RecordedEvent]:
+    """The events that say that all were restored."""
+    return [
+        event
+        for report in reports
+        async for event in log.read(
+            report.agent, after_version=report.continues_from - 1, until_version=report.continues_from
+        )
+    ]
+
+
 async def test_agents_that_had_not_lived_at_the_point_are_new_again(dsn: str) -> None:
     async with EventLog.open(dsn) as log, town(log) as runtime:
         await runtime.send_message(Roll(), AgentId("counter", "early"))
@@ -144,3 +158,31 @@ async def test_the_log_of_a_restored_whole_is_the_same_for_the_next_process(dsn:
                 return not await log.audit.in_flight()
 
             await until(quiet, "nothing is in flight")
+
+
+async def test_a_whole_is_restored_between_the_messages_that_come_meanwhile(dsn: str) -> None:
+    async with EventLog.open(dsn) as log, town(log) as runtime:
+        await orders(runtime, 1, 6)
+        await at_rest(runtime, log)
+        events = sorted(await pasts(log), key=lambda event: event.position)
+        under_way = asyncio.create_task(orders(runtime, 100, 10))
+        reports = await runtime.restore_all(position=events[len(events) // 2].position)
+        assert reports
+        await orders(runtime, 200, 4)
+        await under_way
+        await check_totals(runtime, log)
+        check_consistent(await pasts(log))
+
+
+async def test_a_point_amid_an_earlier_restore_of_all_agents_is_a_consistent_cut_too(dsn: str) -> None:
+    """There, some agents were in the new past already and the others in the one that was left."""
+    async with EventLog.open(dsn) as log, town(log) as runtime:
+        await orders(runtime, 1, 4)
+        await at_rest(runtime, log)
+        start = max(event.position for event in await pasts(log))
+        await orders(runtime, 10, 4)
+        await at_rest(runtime, log)
+        restored = sorted(await notes(log, await runtime.restore_all(position=start)), key=lambda note: note.position)
+        await runtime.restore_all(position=restored[len(restored) // 2].position)
+        check_consistent(await pasts(log))
+        await check_totals(runtime, log)

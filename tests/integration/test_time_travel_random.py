@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import os
 import random
 from collections.abc import AsyncIterator
@@ -177,18 +178,17 @@ async def test_what_was_seen_at_a_point_is_seen_again_whatever_came_after(dsn: s
     for _ in range(HISTORIES):
         seed = random.randrange(1 << 30)
         print(f"seed {seed}")
-        async with EventLog.open(dsn) as log:
-            async with running(log, durability) as runtime:
-                history = History(runtime, log, seed)
-                for _ in range(STEPS):
-                    await history.step()
-                    if history.rnd.random() < 0.5:
-                        await history.go_back()
-                    if history.rnd.random() < 0.3:
-                        await history.go_amid()
-                        for agent in AGENTS:
-                            await history.keep(agent)
-                await history.check(runtime)
+        async with EventLog.open(dsn) as log, running(log, durability) as runtime:
+            history = History(runtime, log, seed)
+            for _ in range(STEPS):
+                await history.step()
+                if history.rnd.random() < 0.5:
+                    await history.go_back()
+                if history.rnd.random() < 0.3:
+                    await history.go_amid()
+                    for agent in AGENTS:
+                        await history.keep(agent)
+            await history.check(runtime)
         async with EventLog.open(dsn) as log, running(log) as later:
             await history.check(later)
 
@@ -203,7 +203,7 @@ async def test_the_past_only_grows_from_version_to_version_of_a_branch(dsn: str)
             (await runtime.view(AGENTS[0], version=version, type=Programmed)).trace
             for version in range(1, last.version + 1)
         ]
-        for earlier, later in zip(traces, traces[1:], strict=False):
+        for earlier, later in itertools.pairwise(traces):
             assert later[: len(earlier)] == earlier
         assert traces[-1] == last.attributes["trace"]
 

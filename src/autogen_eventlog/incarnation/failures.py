@@ -50,15 +50,19 @@ def decode_failure(codec: Codec, type_name: str, data: bytes, *, where: str) -> 
     return error
 
 
+def as_recorded(codec: Codec, recorded: Encoded, error: BaseException) -> BaseException:
+    """What replay will raise for `error`, without its traceback; the error itself, if its class can't be rebuilt."""
+    try:
+        again = decode_failure(codec, recorded.type_name, recorded.data, where=recorded.type_name)
+    except EventLogError:
+        return error
+    return again if type(again) is type(error) and _text(again) == _text(error) else error
+
+
 def reproducible(codec: Codec, error: BaseException) -> BaseException:
     """The exception, if it comes back from its record with its type and text; else a `RecordedFailure` with both."""
-    name = _type_name(type(error))
-    try:
-        again = decode_failure(codec, name, encode_failure(codec, error).data, where=name)
-    except EventLogError:
-        return RecordedFailure(name, _text(error))
-    same = type(again) is type(error) and _text(again) == _text(error)
-    return error if same else RecordedFailure(name, _text(error))
+    again = as_recorded(codec, encode_failure(codec, error), error)
+    return RecordedFailure(_type_name(type(error)), _text(error)) if again is error else error
 
 
 def _arguments(error: BaseException) -> list[Any]:

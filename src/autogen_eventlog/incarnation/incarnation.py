@@ -23,6 +23,7 @@ from autogen_eventlog.errors import EventLogError, EventTooLarge, InstanceEnded,
 from autogen_eventlog.events import LARGEST_PAYLOAD, EventData, EventType, Outcome, RecordedEvent
 from autogen_eventlog.ids import EventIds, parse_topic
 from autogen_eventlog.incarnation.failures import (
+    as_recorded,
     decode_failure,
     encode_failure,
     is_cancellation,
@@ -320,8 +321,10 @@ class Incarnation:
             cause=call.event.id,
             correlation=call.event.correlation,
         )
-        if error is None:
+        if outcome is Outcome.REPLIED or error is None:
             reply, error = self._decode(message, outcome, "reply")
+        else:
+            error = as_recorded(self.codec, message, error)
         self._settle(call.future, reply, error)
 
     # -- inputs, from the journal ---------------------------------------------------------------------------------

@@ -134,6 +134,11 @@ class Reader:
         rows = await self.pool.fetch("position_at", {"time": time})
         return rows[0][0]
 
+    async def whole_restored(self, position: int) -> int:
+        """The first position from `position` on at which no restore of all agents has reached only some of them."""
+        rows = await self.pool.fetch("whole_restored", {"position": position})
+        return max(position, rows[0][0] or 0)
+
     async def settle(self, timeout: float) -> int:
         """Waits until every transaction that ran at the call has ended; returns the horizon then.
 

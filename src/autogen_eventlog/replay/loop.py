@@ -155,4 +155,4 @@ def _code(handler: Any) -> object:
     while isinstance(handler, functools.partial):
         handler = handler.func
     code = getattr(handler, "__code__", None)
-    return code or getattr(getattr(type(handler), "__call__", None), "__code__", None)
+    return code or getattr(vars(type(handler)).get("__call__"), "__code__", None)

@@ -536,8 +536,11 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message_context: MessageContext | None = None,
         message: Any = None,
     ) -> Mapping[str, str]:
-        if self._handler is not None and self._tracer_helper.off:  # type: ignore[attr-defined]
-            return {}
+        if self._handler is not None:
+            if self._tracer_helper.off:  # type: ignore[attr-defined]
+                return {}
+            if sender_agent_id is not None and sender_agent_id.type not in self._known_agent_names:
+                sender_agent_id = None  # AutoGen looks for its class, so that a span would decide what is delivered
         return await super()._create_otel_attributes(sender_agent_id, recipient_agent_id, message_context, message)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 from autogen_core import Agent, AgentId
 
@@ -104,7 +105,7 @@ class TimeTravel:
         self, types: Iterable[str], *, at: datetime | None, position: int | None, timeout: float | None
     ) -> list[RestoreReport]:
         where = point(at=at, position=position)
-        cut = await self._position(where)
+        cut = await self._log.reader.whole_restored(await self._position(where))
         targets = [(shell, await self._version_at(shell.stream, cut)) async for shell in self._known(types)]
         for shell, version in targets:
             await self._view(shell, shell.stream, version)
@@ -120,6 +121,7 @@ class TimeTravel:
     ) -> list[Replaced]:
         """All at their versions, before anything leaves any of them."""
         replaced: list[Replaced] = []
+        whole = uuid4().hex
         async with held_at_rest([shell for shell, _ in targets], timeout):
             for shell, _ in targets:
                 await shell.own()
@@ -127,7 +129,7 @@ class TimeTravel:
                 shell.withdraw()
             try:
                 for shell, version in targets:
-                    note = (EventType.STREAM_RESTORED, {"to_version": version, "point": where})
+                    note = (EventType.STREAM_RESTORED, {"to_version": version, "point": where, "whole": whole})
                     replaced.append(await shell.put(shell.stream, version, note=note, held=True))
             finally:
                 for done in replaced:

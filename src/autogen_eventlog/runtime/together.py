@@ -25,18 +25,25 @@ async def held_at_rest(shells: Sequence[JournaledAgent], timeout: float) -> Asyn
         AgentBusy: Running deliveries did not end within `timeout` seconds.
     """
     ends = asyncio.get_running_loop().time() + timeout
+    while True:
+        await _nobody_busy(shells, ends, timeout)
+        async with contextlib.AsyncExitStack() as gates:
+            for shell in shells:
+                await gates.enter_async_context(shell.gate)
+            if not any(shell.running for shell in shells):  # one that waited for its gate came before us
+                yield
+                return
+
+
+async def _nobody_busy(shells: Sequence[JournaledAgent], ends: float, timeout: float) -> None:
     while busy := [shell for shell in shells if shell.running or shell.gate.locked()]:
         left = ends - asyncio.get_running_loop().time()
         if left <= 0:
             raise AgentBusy(busy[0].stream, len(busy[0].running), timeout)
-        await _one_less_busy(busy[0], left)
-    async with contextlib.AsyncExitStack() as gates:
-        for shell in shells:
-            await gates.enter_async_context(shell.gate)  # free, so none of these waits and lets a delivery in between
-        yield
+        await _less_busy(busy[0], left)
 
 
-async def _one_less_busy(shell: JournaledAgent, timeout: float) -> None:
+async def _less_busy(shell: JournaledAgent, timeout: float) -> None:
     if shell.running:
         await asyncio.wait(shell.running, timeout=timeout)
         return

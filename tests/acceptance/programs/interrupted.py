@@ -40,7 +40,9 @@ async def main(dsn: str, path: Path) -> None:
         held = [asyncio.create_task(runtime.send_message(Wait(n, 1000.0), AgentId("patient", "0"))) for n in range(2)]
         with notes(path) as on_disk:
             drivers = [
-                asyncio.create_task(drive(runtime, n, on_disk, max([n * 1_000_000, *(t for t in tried if t // 1_000_000 == n)]) + 1))
+                asyncio.create_task(
+                    drive(runtime, n, on_disk, max([n * 1_000_000, *(t for t in tried if t // 1_000_000 == n)]) + 1)
+                )
                 for n in (1, 2, 3)
             ]
             await runtime.send_message(Order(4_000_000 + len(tried)), AgentId("clerk", "0"))
