@@ -124,7 +124,7 @@ class AppendFailed(_Fielded):
 
 @dataclass(eq=False)
 class StreamOwned(_Fielded):
-    """A live worker owns the stream (DESIGN: taking over is polite)."""
+    """A live worker owns the stream."""
 
     stream: str
     owner: str
@@ -269,9 +269,7 @@ class UnknownAgent(_Fielded, LookupError):
     agent_type: str
 
     def message(self) -> str:
-        return (
-            f"agent {self.agent!r}: Agent with name {self.agent_type} not found. Register its type on this runtime first"
-        )
+        return f"agent {self.agent!r}: Agent with name {self.agent_type} not found. Register its type on this runtime first"
 
 
 @dataclass(eq=False)

@@ -12,13 +12,12 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-
 LARGEST_PAYLOAD = 32 * 1024 * 1024
 """Bytes of an encoded message, reply or state. The same everywhere, because replay must refuse what was refused live."""
 
 
 class EventType(str, Enum):
-    """Past tense, one per kind of fact (DESIGN, 6)."""
+    """Past tense, one per kind of fact."""
 
     AGENT_ACTIVATED = "AgentActivated"
     """An instance was built on a worker: `metadata["producer"]` names worker, class, code hash and Python."""
@@ -80,7 +79,7 @@ class EventData:
     topic: str | None = None
     """`type/source` of AutoGen's TopicId."""
     message_id: str | None = None
-    """AutoGen's message id, as found. It may repeat (TRAPS T1, T29, T30) and identifies nothing."""
+    """AutoGen's message id, as found. It may repeat and identifies nothing."""
     message_type: str | None = None
     """`module:qualname` of the message's class."""
     payload: bytes | None = None

@@ -167,9 +167,7 @@ class EventLog:
         """Where an agent's stream stands; None if the log does not know the agent."""
         return await self.reader.head(str(agent))
 
-    async def agents(
-        self, *, type: str | None = None, after: str | None = None, limit: int = 1000
-    ) -> list[StreamHead]:
+    async def agents(self, *, type: str | None = None, after: str | None = None, limit: int = 1000) -> list[StreamHead]:
         """A page of the agents that the log knows, in order of id; `after` is the last id of the page before."""
         return await self.reader.heads(type=type, after=after, limit=limit)
 

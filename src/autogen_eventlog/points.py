@@ -75,7 +75,9 @@ class Point:
             remedy = "End that transaction (see pg_stat_activity), or give a version"
             raise InvalidPoint(str(self), str(error), remedy) from error
         if self.position is not None and self.position >= horizon:
-            raise InvalidPoint(str(self), f"the log has not got there (it is below {horizon})", "Give a smaller position")
+            raise InvalidPoint(
+                str(self), f"the log has not got there (it is below {horizon})", "Give a smaller position"
+            )
 
     async def _passed(self, at: datetime) -> None:
         """Wait until a time has passed, if it is about to."""

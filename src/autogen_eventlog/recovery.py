@@ -53,7 +53,9 @@ class Recovered:
 class Recovery:
     """Brings instances of one agent to a version of its past."""
 
-    def __init__(self, log: EventLog, agent_id: AgentId, build: Build, new_incarnation: Callable[..., Incarnation]) -> None:
+    def __init__(
+        self, log: EventLog, agent_id: AgentId, build: Build, new_incarnation: Callable[..., Incarnation]
+    ) -> None:
         self._log = log
         self._id = agent_id
         self._stream = str(agent_id)

@@ -1,4 +1,4 @@
-"""Ctrl-C: the process ends promptly and without noise, and the log is what the agents are afterwards (D1)."""
+"""Ctrl-C: the process ends promptly and without noise, and the log is what the agents are afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many agents in one log: restoring one costs what its own past costs, and reads nothing of the others (D3)."""
+"""Many agents in one log: restoring one costs what its own past costs, and reads nothing of the others."""
 
 from __future__ import annotations
 

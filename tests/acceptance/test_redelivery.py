@@ -1,4 +1,4 @@
-"""What was accepted and not delivered when a process died is known, and delivered once on request (A21)."""
+"""What was accepted and not delivered when a process died is known, and delivered once on request."""
 
 from __future__ import annotations
 

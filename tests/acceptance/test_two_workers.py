@@ -78,7 +78,7 @@ async def test_a_paused_owner_is_replaced_after_its_lease_and_nothing_of_it_leav
     async with Worker(dsn, 1.0) as zombie, here(dsn) as (runtime, log):
         zombie.ask("wait", 7)
         await zombie.says("begun", 7)
-        await until(lambda: log.head("patient/0"), "its delivery is on the disk")
+        await until(lambda: log.audit.in_flight("patient/0"), "its delivery is on the disk")
         zombie.signal(signal.SIGSTOP)
 
         async def taken_over() -> object:

@@ -108,7 +108,7 @@ async def test_a_tool_agent_whose_arguments_dont_fit_is_replayed(dsn: str) -> No
 
 
 class Refusing(ReplayChatCompletionClient):
-    """A model that must not be asked (E20)."""
+    """A model that must not be asked."""
 
     def __init__(self) -> None:
         super().__init__([], INFO)

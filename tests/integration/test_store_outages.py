@@ -1,4 +1,4 @@
-"""Lost connections, lost acknowledgements, lost servers (CASES E10, G8)."""
+"""Lost connections, lost acknowledgements, lost servers."""
 
 from __future__ import annotations
 

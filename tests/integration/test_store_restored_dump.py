@@ -1,4 +1,4 @@
-"""A dump restored into another cluster, whose transaction numbers are lower: positions keep growing (DESIGN, 8)."""
+"""A dump restored into another cluster, whose transaction numbers are lower: positions keep growing."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ async def test_a_runtime_that_records_nothing_says_so() -> None:
         assert "EventLogHandler" in refused.value.runtime
 
 
-# -- branches (E6) ------------------------------------------------------------------------------------------------
+# -- branches ------------------------------------------------------------------------------------------------
 
 
 async def test_an_abandoned_branch_stays_readable_and_can_be_returned_to(

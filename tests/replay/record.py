@@ -18,7 +18,6 @@ from typing import Any
 from uuid import UUID
 
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
-
 from tests.replay.programs_1 import Programmed, random_program
 from tests.unit.bench import ListAppender, RandomWorld, connect, envelope, incarnate
 

@@ -17,7 +17,9 @@ def test_there_are_histories_for_every_supported_python() -> None:
         assert len(list(FOLDER.glob(f"programs_1-python{python}-*.json.gz"))) == len(SEEDS)
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob(f"programs_1-python{PYTHON}-*.json.gz")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob(f"programs_1-python{PYTHON}-*.json.gz")), ids=lambda path: path.stem
+)
 async def test_a_recorded_history_replays_exactly(path: Path) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # programs raise in background tasks on purpose
     events, trace = read(path)

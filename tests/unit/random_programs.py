@@ -49,7 +49,9 @@ class Programmed(BaseAgent):
 
     async def do_call_cancellable(self, who: int, ctx: MessageContext, question: int) -> None:
         try:
-            answer = await self.send_message(question, AgentId("world", "one"), cancellation_token=ctx.cancellation_token)
+            answer = await self.send_message(
+                question, AgentId("world", "one"), cancellation_token=ctx.cancellation_token
+            )
             self.trace.append(answer)
         except asyncio.CancelledError:
             self.trace.append((who, "cancelled"))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.replay.follow import follow

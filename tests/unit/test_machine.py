@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
 from autogen_eventlog.replay.journal import Happened, TimerFired
 from autogen_eventlog.replay.machine import Machine, Mismatch, Production

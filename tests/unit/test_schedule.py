@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 import pytest
+
 from autogen_eventlog.events import EventType
 from autogen_eventlog.replay.machine import Mismatch
 

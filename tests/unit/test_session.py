@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 from autogen_core import BaseAgent, MessageContext
+
 from autogen_eventlog.errors import InstanceEnded, UnsupportedEventLoop
 from autogen_eventlog.events import EventType
 from autogen_eventlog.replay.machine import Mismatch

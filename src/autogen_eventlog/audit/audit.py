@@ -170,9 +170,10 @@ class Audit:
         """A page of messages that have not reached everybody they were for, oldest first; abandoned branches left out.
 
         They are MessageSent, MessagePublished and MessageSubmitted events which no drop and fewer deliveries name as
-        their cause than the topic had subscribers (`metadata["fan_out"]`); of a message to one agent, none. A call that was answered all the same (the recipient could not be had) is settled and not among them. A
-        publication to a topic without subscribers is; and so is everything that was submitted on AutoGen's own runtime,
-        where the log sees no deliveries.
+        their cause than the topic had subscribers (`metadata["fan_out"]`); of a message to one agent, none. A call
+        that was answered all the same (the recipient could not be had) is settled and not among them. A publication to a
+        topic without subscribers is; and so is everything that was submitted on AutoGen's own runtime, where the log sees
+        no deliveries.
         """
         check_times(since, until)
         check_limit(limit)

@@ -1,4 +1,4 @@
-"""pydantic models: exactly what the instance holds, past aliases, validators, serialisers and declared types (T20)."""
+"""pydantic models: exactly what the instance holds, past aliases, validators, serialisers and declared types."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def generic_metadata(cls: type) -> GenericMetadata | None:
 
 
 def type_name(cls: type) -> str:
-    """`module:qualname`, never the short name (T19).
+    """`module:qualname`, never the short name.
 
     pydantic calls both `Box[a.Item]` and `Box[b.Item]` by `Box[Item]`, so a parametrised model is named by its origin
     and the full names of its arguments: `shop:Box[shop.orders:Item]`.

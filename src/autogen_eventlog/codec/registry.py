@@ -25,7 +25,7 @@ class TypeRegistry:
     """Classes that stored data may be decoded to.
 
     A registered class brings the classes its annotations name, and permits its subclasses that are loaded already: a
-    base class cannot know them, and a field declared as the base may hold any of them (T20). Nothing is ever imported.
+    base class cannot know them, and a field declared as the base may hold any of them. Nothing is ever imported.
     """
 
     def __init__(self) -> None:

@@ -98,7 +98,9 @@ class RuntimeFacade(AgentRuntime):
         call = Call(event, recipient, encoded, message, future, CancellationToken())
         if cancellation_token is not None:
             cancellation_token.link_future(future)
-            cancellation_token.add_callback(call.token.cancel)  # at once, as AutoGen's runtime passes the token itself on
+            cancellation_token.add_callback(
+                call.token.cancel
+            )  # at once, as AutoGen's runtime passes the token itself on
         incarnation.calls[event.id] = call
         if incarnation.live and not future.done():
             incarnation.let_out(call, ticket)
@@ -139,9 +141,7 @@ class RuntimeFacade(AgentRuntime):
         metadata = await incarnation.fan_out(topic_id)
         if message_id is not None:
             metadata["asked_id"] = message_id
-        event, ticket = await incarnation.produce(
-            made, delivery=current_delivery(), metadata=metadata
-        )
+        event, ticket = await incarnation.produce(made, delivery=current_delivery(), metadata=metadata)
         if incarnation.live:
             incarnation.let_out_publication(event, encoded, message, ticket)
 

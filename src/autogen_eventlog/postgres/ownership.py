@@ -1,4 +1,4 @@
-"""Who may append to what (DESIGN, 7): epochs decide safety, locks and heartbeats only politeness."""
+"""Who may append to what: epochs decide safety, locks and heartbeats only politeness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group commit: whatever is submitted while one commit is under way is the next one (DESIGN, 8).
+"""Group commit: whatever is submitted while one commit is under way is the next one.
 
 One connection, one transaction at a time, in the order of submission. The size of a batch follows from the load: a
 single producer gets a commit for each append, many producers share one.

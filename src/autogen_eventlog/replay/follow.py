@@ -44,7 +44,10 @@ class _Pause(Enum):
 
 
 async def follow(
-    followed: Followed, machine: Machine, events: AsyncIterator[RecordedEvent], on_event: Callable[[int], None] | None = None
+    followed: Followed,
+    machine: Machine,
+    events: AsyncIterator[RecordedEvent],
+    on_event: Callable[[int], None] | None = None,
 ) -> None:
     """Bring `followed` to the end of `events`: a lineage, in order.
 

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from autogen_eventlog.errors import UnsupportedEventLoop
 from autogen_eventlog.replay.generators import watch
@@ -153,6 +153,7 @@ def in_signal_handler() -> bool:
 
 def _code(handler: Any) -> object:
     while isinstance(handler, functools.partial):
-        handler = handler.func
+        handler = cast("functools.partial[Any]", handler).func
     code = getattr(handler, "__code__", None)
-    return code or getattr(vars(type(handler)).get("__call__"), "__code__", None)
+    kind = cast("type[Any]", type(handler))
+    return code or getattr(vars(kind).get("__call__"), "__code__", None)

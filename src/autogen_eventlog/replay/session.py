@@ -160,9 +160,7 @@ class Session:
         if self.mode is Mode.FOLLOWING:
             timer = Timer(when, callback, args, self.loop, context)
         elif self.mode is Mode.LIVE:
-            timer = self._hooks.call_at(
-                when - self._shift, self._run_timer, number, callback, args, context=context
-            )
+            timer = self._hooks.call_at(when - self._shift, self._run_timer, number, callback, args, context=context)
         else:
             return self._hooks.call_at(when - self._shift, callback, *args, context=context)
         if len(self._timers) >= self._prune_at:
@@ -259,8 +257,9 @@ class Session:
         return self.mode is not Mode.FOLLOWING
 
     def _wake_from_outside(self, callback: Callable[..., object], context: contextvars.Context) -> None:
-        woken = getattr(callback, "__self__", None)
-        task = woken if isinstance(woken, asyncio.Task) else getattr(context.get(DELIVERY), "task", None)
+        woken: Any = getattr(callback, "__self__", None)
+        waits: Any = getattr(context.get(DELIVERY), "task", None)
+        task = cast("Any", woken) if isinstance(woken, asyncio.Task) else waits
         where = "" if task is None else f" in {_agent_code(task)}"
         self._found_foreign(f"{_name(callback)}{where}")
 
@@ -421,7 +420,9 @@ def _name(callback: Callable[..., object]) -> str:
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         return "task"
-    named = callback.func if isinstance(callback, functools.partial) else callback
+    named: Any = callback
+    if isinstance(named, functools.partial):
+        named = cast("functools.partial[Any]", named).func
     return getattr(named, "__qualname__", None) or type(callback).__qualname__
 
 

@@ -18,8 +18,8 @@ BELOW = (0, 8, 0)
 INTERNALS = (
     "SingleThreadedAgentRuntime._process_next (stepped by hand, it returns when the handler has begun)",
     "SingleThreadedAgentRuntime._message_queue.join, _run_context (idle means that nothing is being recorded either)",
-    "SingleThreadedAgentRuntime._message_queue.task_done (a dropped message is never counted as done: T7)",
-    "SingleThreadedAgentRuntime._try_serialize (raises TypeError to the sender for what JSON can't hold: T17)",
+    "SingleThreadedAgentRuntime._message_queue.task_done (a dropped message is never counted as done)",
+    "SingleThreadedAgentRuntime._try_serialize (raises TypeError to the sender for what JSON cannot hold)",
     "SingleThreadedAgentRuntime._create_otel_attributes (serialises each message twice, with tracing off or on)",
     "SingleThreadedAgentRuntime._subscription_manager (for how many a publication is, so that the log knows who lacks it)",
     "SingleThreadedAgentRuntime._tracer_helper (makes eight spans a message where nobody records spans)",

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from autogen_core import AgentId, DefaultInterventionHandler, DropMessage, InterventionHandler, MessageContext
 
-from autogen_eventlog.effects import Decision, UnknownEffects
 from autogen_eventlog.codec import Encoded
+from autogen_eventlog.effects import Decision, UnknownEffects
 from autogen_eventlog.errors import NotEncodable, RecordingIncomplete
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.submissions import Submissions
@@ -151,7 +151,6 @@ class EventLogHandler(DefaultInterventionHandler):
             await ticket
         else:
             await asyncio.sleep(0)
-
 
     def _encode(self, message: Any) -> Encoded:
         """A watcher must not keep messages from their agents: AutoGen drops a publication whose handler raises."""

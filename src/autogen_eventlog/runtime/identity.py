@@ -29,7 +29,7 @@ class Identity:
 
 
 class TracedId(str):
-    """A message id that carries an identity. AutoGen's ids may repeat (T30), so they can't be the key to one."""
+    """A message id that carries an identity. AutoGen's ids may repeat, so they can't be the key to one."""
 
     identity: Identity
 

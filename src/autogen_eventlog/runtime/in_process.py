@@ -74,9 +74,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """The other handlers, for messages that AutoGen's queue does not hold (`redeliver`)."""
         if self._handler is not None and others:
             self._again = InterventionChain(others, self._record_dropped, lambda: None)
-            chain: list[InterventionHandler] = [
-                InterventionChain(others, self._record_dropped, self._count_discarded)
-            ]
+            chain: list[InterventionHandler] = [InterventionChain(others, self._record_dropped, self._count_discarded)]
             others = chain
         super().__init__(
             intervention_handlers=others or None,
@@ -127,7 +125,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         return agent_id
 
     def _shell(self, agent_id: AgentId, blueprint: FactoryBlueprint) -> JournaledAgent:
-        """One shell, so one instance, per agent id, however often AutoGen asks at once (T5)."""
+        """One shell, so one instance, per agent id, however often AutoGen asks at once."""
         shell = self._shells.get(agent_id)
         if shell is None:
             shell = shell_class(blueprint.agent_class)(agent_id, blueprint, self._around)
@@ -239,7 +237,9 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         assert self._handler is not None
         for field, name in names.items():
             check_text(field, name)
-        encoded = encode_bounded(self._handler.log.codec, message, where="message", stream=self._handler.submissions.name)
+        encoded = encode_bounded(
+            self._handler.log.codec, message, where="message", stream=self._handler.submissions.name
+        )
         if not self._handler.submissions.is_open:
             await self._handler.submissions.open()
         if self._handler.log.writer.full:
@@ -497,7 +497,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     async def stop_when_idle(self) -> None:
         # AutoGen's queue has a message as soon as it is sent; here it is recorded first, and the runtime is not idle
         # meanwhile. Nor is it while one recipient of a publication still has it: AutoGen counts a publication as done as
-        # soon as one of them fails (T8). Once all is empty, AutoGen's own call stops the runtime without waiting.
+        # soon as one of them fails. Once all is empty, AutoGen's own call stops the runtime without waiting.
         while self._handler is not None and self._run_context is not None:
             await self._message_queue.join()
             if self._entering.is_clear and self._around.delivering.is_clear:
@@ -519,7 +519,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
 
     def _try_serialize(self, message: Any) -> str:
         # AutoGen serialises each message several times, for a log that is mostly off, and lets what JSON can't hold
-        # fail the sender (T17).
+        # fail the sender.
         if self._handler is None:
             return super()._try_serialize(message)
         if not _event_logger.isEnabledFor(logging.INFO):
@@ -542,5 +542,3 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             if sender_agent_id is not None and sender_agent_id.type not in self._known_agent_names:
                 sender_agent_id = None  # AutoGen looks for its class, so that a span would decide what is delivered
         return await super()._create_otel_attributes(sender_agent_id, recipient_agent_id, message_context, message)
-
-

@@ -1,8 +1,8 @@
 """The other intervention handlers of a runtime, run as one.
 
 AutoGen gives every handler the original message and delivers what the last one returned, so that a redaction by the first
-is lost (T7a). Here each is given what the one before made of the message. What any of them drops is recorded, and counted
-as done, without which AutoGen's `stop_when_idle` never returns (T7c).
+is lost. Here each is given what the one before made of the message. What any of them drops is recorded, and counted
+as done, without which AutoGen's `stop_when_idle` never returns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Step = Callable[[InterventionHandler, Any], Awaitable[Any]]
 class InterventionChain(InterventionHandler):
     """Several handlers in a row."""
 
-    def __init__(self, handlers: Sequence[InterventionHandler], on_dropped: Dropped, on_discarded: Callable[[], None]) -> None:
+    def __init__(
+        self, handlers: Sequence[InterventionHandler], on_dropped: Dropped, on_discarded: Callable[[], None]
+    ) -> None:
         """
         Args:
             on_dropped: Records a dropped message.
@@ -58,7 +60,7 @@ class InterventionChain(InterventionHandler):
                     await self._on_dropped(stage=stage, by=type(handler).__qualname__, message=given, **where)
                     self._on_discarded()
                     return DropMessage
-                # AutoGen delivers a None that the last handler returned (T7b); one in between means "no change".
+                # AutoGen delivers a None that the last handler returned; one in between means "no change".
                 given = given if result is None else result
         except BaseException:
             self._on_discarded()

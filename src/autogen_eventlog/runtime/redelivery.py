@@ -1,4 +1,4 @@
-"""Messages that dead processes had accepted and not delivered, delivered on request (CASES A21, G8)."""
+"""Messages that dead processes had accepted and not delivered, delivered on request."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Redelivering:
         await self._shell_for(caller).live()
 
     async def _lacking(self, event: RecordedEvent) -> list[AgentId]:
-        """For whom it was, without those that have it. Two subscriptions of one agent make two deliveries (T29)."""
+        """For whom it was, without those that have it. Two subscriptions of one agent make two deliveries."""
         if event.topic is None:
             return [AgentId.from_str(event.recipient or "")]
         sender = _sender(event)
@@ -123,7 +123,9 @@ class Redelivering:
         )
         shell = self._shell_for(recipient)
         await shell.live()
-        message = self._log.codec.decode(event.payload or b"", where=f"stream {event.stream!r}, version {event.version}")
+        message = self._log.codec.decode(
+            event.payload or b"", where=f"stream {event.stream!r}, version {event.version}"
+        )
         message = await self._intervene(message, context, recipient)
         if message is not DropMessage:
             await shell.on_message(message, context)

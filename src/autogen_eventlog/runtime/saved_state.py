@@ -41,5 +41,7 @@ def parse(agent: str, state: Mapping[str, Any]) -> SavedState | None:
     if not (isinstance(stream, str) and isinstance(version, int) and version >= 0):
         raise InvalidState(agent, f"stream {stream!r}, version {version!r} name no state", "Save the agent again")
     if not (own is None or isinstance(own, dict)):
-        raise InvalidState(agent, f"the state it carries is a {type(own).__name__}, not a mapping", "Save the agent again")
+        raise InvalidState(
+            agent, f"the state it carries is a {type(own).__name__}, not a mapping", "Save the agent again"
+        )
     return SavedState(stream, version, cast("dict[str, Any] | None", own))

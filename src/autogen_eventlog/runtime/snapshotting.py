@@ -25,9 +25,7 @@ logger = logging.getLogger(__name__)
 class Snapshotting:
     """Takes a snapshot of one agent every so many events, where its class says how."""
 
-    def __init__(
-        self, log: EventLog, stream: str, every: int | None, scratch: Callable[[], Awaitable[Agent]]
-    ) -> None:
+    def __init__(self, log: EventLog, stream: str, every: int | None, scratch: Callable[[], Awaitable[Agent]]) -> None:
         self._log = log
         self._stream = stream
         self._every = every
@@ -105,4 +103,6 @@ class Snapshotting:
     def _give_up(self, why: str) -> None:
         """The agent is restored by full replay instead; said once (G11)."""
         self._unfit = True
-        logger.warning("%s: no snapshots are taken of this agent, it is restored by replay alone: %s", self._stream, why)
+        logger.warning(
+            "%s: no snapshots are taken of this agent, it is restored by replay alone: %s", self._stream, why
+        )

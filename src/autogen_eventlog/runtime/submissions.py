@@ -146,7 +146,11 @@ class Submissions:
         self.record(
             EventType.MESSAGE_DROPPED,
             message=submission.message,
-            metadata={"by": f"{type(error).__module__}:{type(error).__qualname__}", "stage": "send", "error": str(error)},
+            metadata={
+                "by": f"{type(error).__module__}:{type(error).__qualname__}",
+                "stage": "send",
+                "error": str(error),
+            },
             sender=submission.sender,
             recipient=submission.recipient,
             message_id=submission.message_id,

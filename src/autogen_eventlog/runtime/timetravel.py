@@ -41,9 +41,7 @@ class TimeTravel:
 
     # -- view and restore -----------------------------------------------------------------------------------------
 
-    async def view(
-        self, agent: AgentId, *, at: datetime | None, version: int | None, position: int | None
-    ) -> Agent:
+    async def view(self, agent: AgentId, *, at: datetime | None, version: int | None, position: int | None) -> Agent:
         shell = self._shell_for(agent)
         where = point(at=at, version=version, position=position)
         if where.is_now:
@@ -74,14 +72,10 @@ class TimeTravel:
 
     async def _restore(self, shell: JournaledAgent, version: int, where: str, timeout: float | None) -> RestoreReport:
         note = (EventType.STREAM_RESTORED, {"to_version": version, "point": where})
-        replaced = await shell.replace(
-            shell.stream, version, note=note, timeout=self._patience(timeout)
-        )
+        replaced = await shell.replace(shell.stream, version, note=note, timeout=self._patience(timeout))
         return await self._report(shell, version, where, replaced)
 
-    async def _report(
-        self, shell: JournaledAgent, version: int, where: str, replaced: Replaced
-    ) -> RestoreReport:
+    async def _report(self, shell: JournaledAgent, version: int, where: str, replaced: Replaced) -> RestoreReport:
         recovered, target = replaced.recovered, await self._event(shell.stream, version)
         return RestoreReport(
             agent=shell.id,
@@ -233,7 +227,9 @@ class TimeTravel:
             remedy = "Register the type before loading, or leave the agent out of the state"
             raise InvalidState(text, f"no agent type {agent.type!r} is registered here", remedy) from None
         if not isinstance(state, Mapping):
-            raise InvalidState(text, f"its state is a {type(state).__name__}, not a mapping", "Give what save_state gave")
+            raise InvalidState(
+                text, f"its state is a {type(state).__name__}, not a mapping", "Give what save_state gave"
+            )
         parse(text, state)  # type: ignore[arg-type]
 
     async def _load_saved(self, shell: JournaledAgent, saved: SavedState) -> None:
@@ -260,7 +256,9 @@ class TimeTravel:
         """Go back to where it was saved, unless nothing has happened to the agent since."""
         running: tuple[int, ...] = ()
         if not await self._is_at(shell, saved.version):
-            running = (await self._restore(shell, saved.version, f"saved state at version {saved.version}", None)).in_flight
+            running = (
+                await self._restore(shell, saved.version, f"saved state at version {saved.version}", None)
+            ).in_flight
         # What was under way has gone on meanwhile, and may rightly say something else by now.
         if saved.state is not None and not running and await self._says_otherwise(shell, saved.state):
             logger.warning("%s was changed by something else than messages before it was saved", shell.stream)

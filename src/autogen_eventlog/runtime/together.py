@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from autogen_eventlog.errors import AgentBusy
@@ -16,7 +16,7 @@ from autogen_eventlog.runtime.shell import JournaledAgent
 
 
 @asynccontextmanager
-async def held_at_rest(shells: Sequence[JournaledAgent], timeout: float) -> AsyncIterator[None]:
+async def held_at_rest(shells: Sequence[JournaledAgent], timeout: float) -> AsyncGenerator[None]:
     """Wait until no agent has a running delivery, then hold back all new ones until the end of the block.
 
     They are held all at once, for a delivery that still runs may need another agent to end.

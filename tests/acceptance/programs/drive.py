@@ -56,6 +56,10 @@ def notes(path: Path) -> Iterator[Notes]:
         made.close()
 
 
+def next_number(tried: list[int], driver: int) -> int:
+    return max((number for number in tried if number // PER_DRIVER == driver), default=driver * PER_DRIVER) + 1
+
+
 async def drive(runtime: EventSourcedAgentRuntime, driver: int, on_disk: Notes, first: int) -> None:
     number = first
     while True:
@@ -75,10 +79,7 @@ async def main(dsn: str, path: Path, durability: str, drivers: int) -> None:
         runtime.start()
         with notes(path) as on_disk:
             on_disk.note("started", os.getpid())
-            firsts = [
-                max((n for n in tried if n // PER_DRIVER == driver), default=driver * PER_DRIVER) + 1
-                for driver in range(1, drivers + 1)
-            ]
+            firsts = [next_number(tried, driver) for driver in range(1, drivers + 1)]
             await asyncio.gather(
                 *(drive(runtime, driver, on_disk, first) for driver, first in enumerate(firsts, start=1))
             )

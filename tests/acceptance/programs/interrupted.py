@@ -16,7 +16,7 @@ from autogen_core import AgentId, MessageContext, message_handler
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
 from autogen_eventlog.errors import EventLogError
 
-from .drive import drive, noted, notes
+from .drive import drive, next_number, noted, notes
 from .town import Booked, Booking, Clerk, Counter, Order, found
 from .worker import Patient, Wait
 
@@ -40,10 +40,7 @@ async def main(dsn: str, path: Path) -> None:
         held = [asyncio.create_task(runtime.send_message(Wait(n, 1000.0), AgentId("patient", "0"))) for n in range(2)]
         with notes(path) as on_disk:
             drivers = [
-                asyncio.create_task(
-                    drive(runtime, n, on_disk, max([n * 1_000_000, *(t for t in tried if t // 1_000_000 == n)]) + 1)
-                )
-                for n in (1, 2, 3)
+                asyncio.create_task(drive(runtime, driver, on_disk, next_number(tried, driver))) for driver in (1, 2, 3)
             ]
             await runtime.send_message(Order(4_000_000 + len(tried)), AgentId("clerk", "0"))
             views = [await runtime.view(AgentId("clerk", "0"), version=version, type=Clerk) for version in (5, 9, 12)]
