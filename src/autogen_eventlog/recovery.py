@@ -167,7 +167,8 @@ class Recovery:
             with MessageHandlerContext.populate_context(self._id):
                 await follow(incarnation, machine, seen.watch(events_of(self._log.reader, segments)), report)
         except Mismatch as mismatch:
-            raise self._explain(mismatch, machine, seen.producer, producer_of(incarnation.agent)) from None
+            others = next((segment.stream for segment in segments if segment.stream != self._stream), None)
+            raise self._explain(mismatch, machine, seen.producer, producer_of(incarnation.agent), others) from None
         return seen.events
 
     async def _producer_before(self, segments: tuple[Segment, ...]) -> dict[str, Any] | None:
@@ -181,7 +182,12 @@ class Recovery:
         return rows[0][0] if rows else None
 
     def _explain(
-        self, mismatch: Mismatch, machine: Machine, recorded: dict[str, Any] | None, now: Producer
+        self,
+        mismatch: Mismatch,
+        machine: Machine,
+        recorded: dict[str, Any] | None,
+        now: Producer,
+        others: str | None,
     ) -> EventLogError:
         if mismatch.foreign:
             return NotRestorable(
@@ -193,13 +199,16 @@ class Recovery:
                 "a snapshot",
             )
         delivery = None if machine.last is None else machine.last.delivery
+        cause = likely_cause(recorded, now)
+        if others is not None:
+            cause = f"the past is that of {others}, and what the code makes of its agent's id differs; or {cause}"
         return Divergence(
             self._stream,
             mismatch.version,
             delivery,
             mismatch.recorded,
             mismatch.produced,
-            likely_cause(recorded, now),
+            cause,
             other_code=recorded is not None and now.differs(recorded),
         )
 

