@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -31,10 +32,19 @@ class Column:
     style: str = ""
 
 
-def _kept(column: Column, longest: int) -> int:
-    """How narrow a column may become: never, if it is never cut; else so that what it says can still be guessed."""
-    wanted = max(longest, len(column.title))
-    return wanted if column.width is None else min(wanted, _GUESSABLE)
+def _widths(columns: Sequence[Column], lines: Sequence[Sequence[str]], screen: int) -> list[int]:
+    """As wide as what is in them, but for the columns that may be cut: from the last on, until it fits the screen."""
+    widths = [
+        min(column.width or screen, max([len(column.title), *(cell_len(line[index]) for line in lines)]))
+        for index, column in enumerate(columns)
+    ]
+    over = sum(widths) + len(widths) - 1 - screen
+    for index in reversed(range(len(columns))):
+        if over > 0 and columns[index].width is not None:
+            cut = min(over, max(0, widths[index] - _GUESSABLE))
+            widths[index] -= cut
+            over -= cut
+    return widths
 
 
 class Output:
@@ -60,16 +70,8 @@ class Output:
         """Rows under a header; cells are cut where their column says so, and where the screen is narrow the last first."""
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         lines = [[printable(cell) for cell in row] for row in rows]
-        for index, column in enumerate(columns):
-            longest = max((len(line[index]) for line in lines), default=0)
-            table.add_column(
-                column.title,
-                style=column.style,
-                max_width=column.width,
-                no_wrap=True,
-                overflow="ellipsis",
-                min_width=_kept(column, longest),
-            )
+        for column, width in zip(columns, _widths(columns, lines, self._console.width), strict=True):
+            table.add_column(column.title, style=column.style, width=width, no_wrap=True, overflow="ellipsis")
         for line in lines:
             table.add_row(*(Text(cell) for cell in line))
         self._write(table)
