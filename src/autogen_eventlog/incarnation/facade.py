@@ -61,6 +61,11 @@ class RuntimeFacade(AgentRuntime):
 
         return asked
 
+    def _check_alive(self) -> None:
+        """A view, and what was replaced, must not act in the agent's name, whoever calls it."""
+        if self._attached is not None and self._attached.ended:
+            raise self._attached.refusal()
+
     @property
     def _inside(self) -> bool:
         return self._attached is not None and SESSION.get() is self._attached.session
@@ -77,6 +82,7 @@ class RuntimeFacade(AgentRuntime):
         message_id: str | None = None,
     ) -> Any:
         if not self._inside:
+            self._check_alive()
             return await self._runtime.send_message(
                 message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
             )
@@ -123,6 +129,7 @@ class RuntimeFacade(AgentRuntime):
         message_id: str | None = None,
     ) -> None:
         if not self._inside:
+            self._check_alive()
             await self._runtime.publish_message(
                 message, topic_id, sender=sender, cancellation_token=cancellation_token, message_id=message_id
             )
@@ -149,6 +156,7 @@ class RuntimeFacade(AgentRuntime):
 
     async def _effect(self, name: str, request: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         if not self._inside:
+            self._check_alive()
             return await ask()
         return await self._incarnation.effect(f"runtime.{name}", request, ask)
 

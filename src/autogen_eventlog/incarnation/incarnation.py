@@ -19,7 +19,7 @@ from uuid import UUID
 from autogen_core import Agent, AgentId, CancellationToken, MessageContext, TopicId
 
 from autogen_eventlog.codec import Codec, Encoded
-from autogen_eventlog.errors import EventLogError, EventTooLarge, InstanceEnded, NotEncodable
+from autogen_eventlog.errors import EventLogError, EventTooLarge, InstanceEnded, LogClosed, NotEncodable
 from autogen_eventlog.events import LARGEST_PAYLOAD, EventData, EventType, Outcome, RecordedEvent
 from autogen_eventlog.ids import EventIds, parse_topic
 from autogen_eventlog.incarnation.failures import (
@@ -259,6 +259,15 @@ class Incarnation:
                 delivery.done.set_exception(self._ended_by)
                 delivery.done.exception()  # whoever waits is told; that nobody waits is no mistake
 
+    def refusal(self) -> BaseException:
+        """What code of an ended instance gets that wants something of the world.
+
+        Where the log was closed or the loop shuts down, the program ends, and the code is cancelled like everything else.
+        """
+        if isinstance(self._ended_by, LogClosed) or self.session.abandoned:
+            return asyncio.CancelledError(str(self._ended_by))
+        return self._ended_by or InstanceEnded(self.stream)
+
     @property
     def outbox(self) -> Outbox:
         assert self._outbox is not None
@@ -309,6 +318,9 @@ class Incarnation:
     def answer(self, call: Call, reply: Any, error: BaseException | None) -> None:
         """Record the answer to a call and give it to the agent. Later answers, and those nobody waits for, are void."""
         if not self.live or call.future.done() or call.event.id not in self.calls:
+            return
+        if isinstance(error, LogClosed):  # no answer of anybody's: the program ends, and nothing more can be recorded
+            self.end(error)
             return
         outcome, message = self._outcome(reply, error)
         self._record(
@@ -450,7 +462,7 @@ class Incarnation:
         metadata = {} if error is None else {"traceback": traceback_text(error)}
         try:
             _, ticket = await self.produce(made, delivery=delivery, metadata=metadata)
-        except EventLogError:
+        except (EventLogError, asyncio.CancelledError):
             return  # the incarnation has ended, and `end` has told whoever waits for this delivery
         self.deliveries.pop(delivery.number, None)
         if error is None and not self._following:  # in replay nobody waits for the answer
@@ -494,7 +506,7 @@ class Incarnation:
             if self._following:
                 await self.stand_still()
         if not self.live:
-            raise self._ended_by or InstanceEnded(self.stream)
+            raise self.refusal()
         return self._record(
             made.type,
             delivery=made.delivery if made.delivery is not None else (delivery.number if delivery else None),
@@ -551,7 +563,7 @@ class Incarnation:
             self.go_live()
             self.effects[number] = effect
         if self.ended:
-            raise self._ended_by or InstanceEnded(self.stream)
+            raise self.refusal()
         if self.live:
             self._spawn(self._answer_effect(effect, self._last_ticket))
         try:

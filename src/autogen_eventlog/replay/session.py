@@ -93,6 +93,8 @@ class Session:
         self.mode = Mode.LIVE if machine is None else Mode.FOLLOWING
         self.running = False
         self.injecting = False
+        self.abandoned = False
+        """Whether the loop shuts down under it."""
         self.timers_armed = timers
         self.foreign_wakeups = 0
         self.observations: list[list[Any]] = []
@@ -382,6 +384,7 @@ class Session:
         if self.mode is Mode.ENDED:
             return
         self.mode = Mode.ENDED
+        self.abandoned = True
         for handle, callback, args, context in self._queue:
             if not handle.cancelled():
                 self._hooks.call_soon(callback, *args, context=context)

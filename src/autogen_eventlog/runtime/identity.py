@@ -32,6 +32,8 @@ class TracedId(str):
     """A message id that carries an identity. AutoGen's ids may repeat, so they can't be the key to one."""
 
     identity: Identity
+    given_up: bool = False
+    """Nobody waits for the answer any more."""
 
     def __new__(cls, text: str, identity: Identity) -> TracedId:
         traced = super().__new__(cls, text)

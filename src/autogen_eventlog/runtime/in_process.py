@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
@@ -195,6 +196,9 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
                 return await super().send_message(
                     message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
                 )
+            except asyncio.CancelledError:
+                message_id.given_up = True
+                raise
             except Exception as error:
                 submission.failed(error)
                 raise
@@ -251,15 +255,17 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     async def ask(self, incarnation: Incarnation, call: Call) -> None:
         """Hand a recorded call to AutoGen's runtime, and its answer to the caller."""
         message = self._to_hand_on(incarnation, call.message, call.original)
+        message_id = self._traced(call.event, message, call.message, again=call.again, sender=incarnation)
         try:
             reply = await super().send_message(
                 message,
                 call.recipient,
                 sender=incarnation.id,
                 cancellation_token=call.token,
-                message_id=self._traced(call.event, message, call.message, again=call.again, sender=incarnation),
+                message_id=message_id,
             )
         except BaseException as error:
+            message_id.given_up = isinstance(error, asyncio.CancelledError)
             incarnation.answer(call, None, error)
         else:
             incarnation.answer(call, reply, None)

@@ -17,7 +17,7 @@ from typing import Any
 
 from autogen_core import Agent, AgentId, AgentMetadata, AgentRuntime, CancellationToken, MessageContext
 
-from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError, InstanceEnded, NotRestorable
+from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError, InstanceEnded, LogClosed, NotRestorable
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
 from autogen_eventlog.ids import LONGEST_STREAM, check_text
 from autogen_eventlog.incarnation.failures import decode_failure
@@ -40,7 +40,7 @@ from autogen_eventlog.replay.machine import Machine
 from autogen_eventlog.runtime.appender import StreamAppender
 from autogen_eventlog.runtime.blueprint import Blueprint
 from autogen_eventlog.runtime.handler import EventLogHandler
-from autogen_eventlog.runtime.identity import Identity, identity_of
+from autogen_eventlog.runtime.identity import Identity, TracedId, identity_of
 from autogen_eventlog.runtime.passage import Passage
 from autogen_eventlog.runtime.snapshotting import Snapshotting
 
@@ -119,10 +119,16 @@ class JournaledAgent:
             Divergence, NotRestorable, …: The agent could not be recovered; it was not delivered.
             Whatever the handler raised.
         """
-        with self._around.delivering:
-            with self._around.beginning:
-                incarnation, delivery = await self._begin(message, ctx)
-            return await self._answer(incarnation, delivery, ctx.cancellation_token)
+        try:
+            with self._around.delivering:
+                with self._around.beginning:
+                    incarnation, delivery = await self._begin(message, ctx)
+                return await self._answer(incarnation, delivery, ctx.cancellation_token)
+        except Exception as error:
+            if isinstance(ctx.message_id, TracedId) and ctx.message_id.given_up:
+                # AutoGen would set the error on a future that is cancelled already, and never count the message as done.
+                raise asyncio.CancelledError from error
+            raise
 
     async def _begin(self, message: Any, ctx: MessageContext) -> tuple[Incarnation, Delivery]:
         """Record a delivery and start its handler, or find the delivery that this very message led to before."""
@@ -345,6 +351,8 @@ class JournaledAgent:
         """The log refused this incarnation, or is away: memory is ahead of it and must not be built upon."""
         if not incarnation.ended:
             level = logging.WARNING if isinstance(error, AppendRefused) else logging.ERROR
+            if isinstance(error, LogClosed):
+                level = logging.DEBUG  # the program is about to end
             logger.log(level, "%s: this instance is dropped, the log decides: %s", self.stream, error)
         incarnation.end(error)
         if self._incarnation is incarnation:
