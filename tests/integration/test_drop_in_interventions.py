@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from autogen_core import (
     AgentId,
+    ClosureAgent,
+    ClosureContext,
     DefaultInterventionHandler,
+    DefaultSubscription,
+    DefaultTopicId,
     DropMessage,
     InterventionHandler,
     MessageContext,
@@ -235,3 +239,27 @@ async def test_a_saved_state_does_not_hold_what_was_dropped(log: EventLog) -> No
 def _in_order(log: EventLog, recorder: str, *handlers: InterventionHandler) -> list[InterventionHandler]:
     recording = EventLogHandler(log)
     return [recording, *handlers] if recorder == "first" else [*handlers, recording]
+
+
+async def test_what_another_handler_redacts_is_nowhere_in_the_log(dsn: str) -> None:
+    class Redactor(DefaultInterventionHandler):
+        async def on_publish(self, message: Any, *, message_context: MessageContext) -> Any:
+            return message.replace("secret", "***")
+
+    heard: list[str] = []
+
+    async def listen(_agent: ClosureContext, message: str, ctx: MessageContext) -> None:
+        heard.append(message)
+
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log), Redactor()])
+        await ClosureAgent.register_closure(
+            runtime, "ear", listen, subscriptions=lambda: [DefaultSubscription(agent_type="ear")]
+        )
+        runtime.start()
+        await runtime.publish_message("a secret", DefaultTopicId())
+        await runtime.stop_when_idle()
+        assert heard == ["a ***"]
+        events = [event async for event in log.tail(follow=False)]
+        assert not [event for event in events if b"secret" in (event.payload or b"")]
+        assert [log.message(event) for event in events if event.type is EventType.MESSAGE_DELIVERED] == ["a ***"]

@@ -260,7 +260,11 @@ async def test_a_sender_that_is_no_agent_may_send(log: EventLog, traced: bool) -
 
 
 async def test_a_handler_task_that_others_cancel_ends_the_instance_and_the_log_decides(log: EventLog) -> None:
-    class Lending(Listener):
+    class Lending(RoutedAgent):
+        def __init__(self) -> None:
+            super().__init__("lends its task")
+            self.heard: list[str] = []
+
         @message_handler
         async def on_notice(self, message: Notice, ctx: MessageContext) -> None:
             self.heard.append(message.text)

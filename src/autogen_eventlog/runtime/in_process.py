@@ -86,6 +86,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             self._tracer_helper = QuietTracing(self._tracer_helper, tracer_provider)  # type: ignore[assignment]
         self._messages_stay = not others
         """Nothing between sender and recipient can change a message."""
+        if self._handler is not None:
+            self._handler.submissions.withhold = bool(others)
         self._entering = Passage()
         """Messages from outside that are being recorded, before AutoGen's queue has them."""
         self._shells: dict[AgentId, JournaledAgent] = {}

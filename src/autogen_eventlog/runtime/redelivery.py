@@ -12,12 +12,14 @@ from uuid import UUID
 
 from autogen_core import AgentId, CancellationToken, DropMessage, InterventionHandler, MessageContext, TopicId
 
+from autogen_eventlog.errors import NotRestorable
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.ids import parse_topic
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.records import MessageFilter
 from autogen_eventlog.runtime.identity import Identity, TracedId
 from autogen_eventlog.runtime.shell import JournaledAgent
+from autogen_eventlog.runtime.submissions import WITHHELD
 
 _PAGE = 500
 
@@ -121,6 +123,9 @@ class Redelivering:
             cancellation_token=CancellationToken(),
             message_id=TracedId(event.message_id or str(event.id), Identity(event.id, event.correlation, again=True)),
         )
+        if event.metadata.get(WITHHELD):
+            problem = "its content was not recorded, because another intervention handler might have redacted it"
+            raise NotRestorable(event.stream, f"version {event.version}", problem, "Send the message again")
         shell = self._shell_for(recipient)
         await shell.live()
         message = self._log.codec.decode(

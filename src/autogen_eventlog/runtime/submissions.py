@@ -15,6 +15,8 @@ from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX, EventIds
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.appender import StreamAppender
 
+WITHHELD = "withheld"
+
 HOLD_SECONDS = 0.1
 """How long a message may be on its way to its agent before the log says that it was submitted."""
 
@@ -30,6 +32,7 @@ class Submission:
     recipient: str
     occurred_at: datetime
     submissions: Submissions
+    metadata: dict[str, Any]
     arrived: bool = False
 
     def delivered(self) -> UUID | None:
@@ -55,6 +58,7 @@ class Submission:
             message_type=self.message.type_name,
             payload=self.message.data,
             correlation=self.id,
+            metadata=dict(self.metadata),
         )
 
 
@@ -65,6 +69,9 @@ class Submissions:
         self._log = log
         self._ids = EventIds()
         self._appender: StreamAppender | None = None
+        self.withhold = False
+        """Whether contents stay out: other intervention handlers see a message after it was submitted, and what one of them
+        redacts must not be in the log. What is delivered then is."""
         self._opening = asyncio.Lock()
         self._held: dict[UUID, Submission] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -116,11 +123,11 @@ class Submissions:
             sender=sender,
             message_id=message_id or str(event_id),
             message_type=message.type_name,
-            payload=message.data,
+            payload=self._kept(message).data,
             correlation=event_id,
             recipient=recipient,
             topic=topic,
-            metadata={} if fan_out is None else {"fan_out": fan_out},
+            metadata=self._metadata() | ({} if fan_out is None else {"fan_out": fan_out}),
         )
         return event, self._append(event)
 
@@ -131,11 +138,26 @@ class Submissions:
         """
         event_id = self._ids.next()
         now = datetime.now(timezone.utc)
-        submission = Submission(event_id, message, sender, message_id or str(event_id), recipient, now, self)
+        submission = Submission(
+            event_id,
+            self._kept(message),
+            sender,
+            message_id or str(event_id),
+            recipient,
+            now,
+            self,
+            self._metadata(),
+        )
         self._held[event_id] = submission
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._append_held)
         return submission
+
+    def _kept(self, message: Encoded) -> Encoded:
+        return Encoded(message.type_name, b"null") if self.withhold else message
+
+    def _metadata(self) -> dict[str, Any]:
+        return {WITHHELD: True} if self.withhold else {}
 
     def let_go(self, submission: Submission) -> bool:
         """Forget a held submission; False if it was appended already."""
