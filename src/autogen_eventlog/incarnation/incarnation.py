@@ -437,7 +437,10 @@ class Incarnation:
             if delivery.cancelled_early:
                 raise asyncio.CancelledError
             reply = await run()
-        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit):
+            self.session.abandon()  # the program ends here: the log stays as at a kill, and who waits is told
+            raise
+        except GeneratorExit:
             raise
         except BaseException as error:
             await self._complete(delivery, None, error)

@@ -115,6 +115,9 @@ class Session:
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._prune_at = _PRUNE_AT
         self._tasks: weakref.WeakSet[AgentTask] = weakref.WeakSet()
+        self._kept: list[AgentTask] = []
+        self._stands = False
+        """A replay that has ended: what its code still schedules is never run."""
 
     # -- state ----------------------------------------------------------------------------------------------------
 
@@ -152,6 +155,8 @@ class Session:
             handle = asyncio.Handle(callback, args, self.loop, context)
             self._queue.append((handle, callback, args, context))
             return handle
+        if self._stands:
+            return asyncio.Handle(callback, args, self.loop, context)
         return self._hooks.call_soon(callback, *args, context=context)
 
     def call_at(
@@ -163,6 +168,8 @@ class Session:
             timer = Timer(when, callback, args, self.loop, context)
         elif self.mode is Mode.LIVE:
             timer = self._hooks.call_at(when - self._shift, self._run_timer, number, callback, args, context=context)
+        elif self._stands:
+            return Timer(when, callback, args, self.loop, context)
         else:
             return self._hooks.call_at(when - self._shift, callback, *args, context=context)
         if len(self._timers) >= self._prune_at:
@@ -393,7 +400,12 @@ class Session:
             self.on_end()
 
     def _let_go(self) -> None:
-        """Take a replay's unfinished tasks out of asyncio's sight: nobody waits for them, and they must not run on."""
+        """Take a replay's unfinished tasks out of asyncio's sight: nobody waits for them, and they must not run on.
+
+        They are kept for as long as the instance is: as garbage, their `finally` blocks would run, and change it.
+        """
+        self._stands = True
+        self._kept = [task for task in self._tasks if not task.done()]
         for task in list(self._tasks):
             if not task.done():
                 asyncio._unregister_task(task)  # documented for custom tasks; keeps asyncio.run from waiting
