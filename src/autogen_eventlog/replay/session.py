@@ -73,6 +73,8 @@ class AgentTask(asyncio.Task[Any]):
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], *, session: Session, name: str | None) -> None:
         self._session = session
+        self.first_step: asyncio.Handle | None = None
+        """Of a followed task: it has not begun for as long as this waits in the session's queue."""
         super().__init__(coroutine, loop=session.loop, name=name)
 
     def cancel(self, msg: Any | None = None) -> bool:
@@ -156,6 +158,7 @@ class Session:
             self._queue.append((handle, callback, args, context))
             return handle
         if self._stands:
+            _never_run(args)
             return asyncio.Handle(callback, args, self.loop, context)
         return self._hooks.call_soon(callback, *args, context=context)
 
@@ -215,6 +218,9 @@ class Session:
         task = AgentTask(coroutine, session=self, name=name)
         if self.mode is Mode.FOLLOWING:
             self._tasks.add(task)
+            task.first_step = self._queue[-1][0]
+        elif self._stands:
+            _take_out(task, begun=False)
         return task
 
     # -- live -----------------------------------------------------------------------------------------------------
@@ -406,13 +412,11 @@ class Session:
         """
         self._stands = True
         self._kept = [task for task in self._tasks if not task.done()]
-        for task in list(self._tasks):
-            if not task.done():
-                asyncio._unregister_task(task)  # documented for custom tasks; keeps asyncio.run from waiting
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                coroutine = task.get_coro()
-                if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-                    coroutine.close()  # it never began, so nothing of it runs
+        not_begun = {id(handle) for handle, _, _, _ in self._queue}
+        for task in self._kept:
+            _take_out(task, begun=id(task.first_step) not in not_begun)
+        for _, _, args, _ in self._queue:
+            _never_run(args)
         self._queue.clear()
         self._timers.clear()
 
@@ -428,6 +432,22 @@ class _Box:
 
     def __init__(self) -> None:
         self.handle: asyncio.Handle | None = None
+
+
+def _take_out(task: AgentTask, *, begun: bool) -> None:
+    """Take a task out of asyncio's sight."""
+    asyncio._unregister_task(task)  # documented for custom tasks; keeps asyncio.run from waiting
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    if not begun:
+        cast("Any", task.get_coro()).close()  # so nothing of it runs
+
+
+def _never_run(arguments: tuple[Any, ...]) -> None:
+    """Close what a callback would have awaited (the closing of an asynchronous generator, which asyncio schedules)."""
+    for argument in arguments:
+        close = getattr(argument, "close", None)
+        if close is not None and inspect.isawaitable(argument) and not isinstance(argument, asyncio.Future):
+            close()
 
 
 def _name(callback: Callable[..., object]) -> str:
