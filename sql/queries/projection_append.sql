@@ -1,6 +1,5 @@
 -- Appends an application's events through `append`, from arrays of one element an event (states: binary). Returns one row
--- a stream; where one is not accepted, the transaction must be rolled back, because an application's batch is whole.
--- Locks: see `append`.
+-- a stream. It runs in the transaction that claimed the streams, so none can be refused. Locks: see `append`.
 SELECT
     a.stream, a.epoch, a.accepted, a.found_epoch, a.found_version, a.batch_position
 FROM append(ARRAY(

@@ -57,7 +57,7 @@ async def test_ctrl_c_ends_the_process_promptly_and_the_log_is_the_state(dsn: st
     for _ in range(INTERRUPTS):
         said = run_and_interrupt(dsn, notes, rnd)
         print(said)
-        assert said.strip().endswith("KeyboardInterrupt")
+        assert "KeyboardInterrupt" in said.splitlines()
         assert not [noise for noise in NOISE if noise in said]
     async with EventLog.open(dsn) as log:
         runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])

@@ -214,18 +214,48 @@ def test_what_postgres_can_not_hold_is_refused(recorder: EventLogRecorder) -> No
     assert recorder.select_events("order-1") == []
 
 
-def test_of_two_applications_at_the_same_version_one_wins(dsn: str, recorder: EventLogRecorder) -> None:
-    def insert(number: int) -> int | None:
+def test_of_applications_at_the_same_version_one_wins(recorder: EventLogRecorder) -> None:
+    def insert(order: str, number: int) -> int | None:
         try:
-            recorder.insert_events([event("order-1", version, state=b"%d" % number) for version in (1, 2)])
+            recorder.insert_events([event(order, version, state=b"%d" % number) for version in (1, 2)])
         except IntegrityError:
             return None
         return number
 
-    with ThreadPoolExecutor(6) as threads:
-        winners = [number for number in threads.map(insert, range(6)) if number is not None]
-    assert len(winners) == 1
-    assert [e.state for e in recorder.select_events("order-1")] == [b"%d" % winners[0]] * 2
+    for order in ("order-1", "order-2", "order-3", "order-4"):
+        with ThreadPoolExecutor(6) as threads:
+            winners = [n for n in threads.map(insert, [order] * 6, range(6)) if n is not None]
+        assert len(winners) == 1
+        assert [e.state for e in recorder.select_events(order)] == [b"%d" % winners[0]] * 2
+
+
+def test_applications_that_share_streams_wait_for_each_other_and_all_come_through(recorder: EventLogRecorder) -> None:
+    """Each appends to two of three streams, where others append too, until it has done so ten times."""
+
+    def last(order: str) -> int:
+        newest = recorder.select_events(order, desc=True, limit=1)
+        return newest[0].originator_version if newest else 0
+
+    def work(number: int) -> int:
+        mine = [f"order-{place}" for place in range(3) if place != number % 3]
+        inserted = refused = 0
+        while inserted < 10:
+            try:
+                recorder.insert_events([event(order, last(order) + 1) for order in mine])
+                inserted += 1
+            except IntegrityError:
+                refused += 1
+        return refused
+
+    with ThreadPoolExecutor(5) as threads:
+        refusals = list(threads.map(work, range(5)))
+    assert sum(refusals) > 0, "nobody was in anybody's way"
+    counts = [len(recorder.select_events(f"order-{place}")) for place in range(3)]
+    assert sum(counts) == 5 * 10 * 2
+    assert all(
+        [e.originator_version for e in recorder.select_events(f"order-{place}")] == list(range(1, count + 1))
+        for place, count in enumerate(counts)
+    )
 
 
 def test_an_insert_whose_connection_dies_is_stored_once_and_is_no_conflict(

@@ -579,6 +579,8 @@ class Incarnation:
         try:
             await before
             reply, error = await effect.ask(), None
+        except (KeyboardInterrupt, SystemExit):
+            raise
         except BaseException as raised:
             reply, error = None, raised
         self.settle_effect(effect, reply, error)

@@ -27,8 +27,6 @@ Row = tuple[Any, ...]
 LARGEST = 2**63 - 1
 _FARTHEST_VERSION = 2**62
 _MAINTAIN_EVERY_SECONDS = 3600.0
-_MOST_CONTESTED = 100
-"""Appends of an application that are fenced by another one's claim before it gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +55,6 @@ class _Head:
     version: int
     distance: int | None
     """By how much the application's versions differ; None while the stream is empty."""
-
-
-class _Fenced(Exception):
-    """Another application claimed a stream between our claim and our append."""
 
 
 class RecorderStore:
@@ -128,23 +122,21 @@ class RecorderStore:
     def insert(self, proposed: Sequence[Proposed]) -> list[int]:
         """Appends all or nothing, each stream under a claim of its own; returns the positions, in the order given.
 
-        A lost acknowledgement neither loses nor doubles an event, and is never taken for a conflict: the streams are
-        claimed anew, which ends every append under the claim before, and the events looked up by their ids.
+        Claim and append are one transaction, so applications with the same stream wait for each other. A lost
+        acknowledgement neither loses nor doubles an event, and is never taken for a conflict: claiming anew waits for
+        the end of the transaction that may still be under way, and then the events are looked up by their ids.
 
         Raises:
             VersionConflict: the events of a stream do not follow its last one without a gap.
             AppendFailed: the database can't store it.
         """
         insertion = _Insertion(proposed)
-        for _ in range(_MOST_CONTESTED):
-            try:
-                return self._pool.run(lambda connection: self._attempt(connection, insertion))
-            except _Fenced:
-                continue
-            except psycopg.Error as error:
-                raise AppendFailed(proposed[0].stream, error.sqlstate or "", str(error).splitlines()[0]) from error
-        problem = "other applications claimed its streams at every attempt"
-        raise AppendFailed(proposed[0].stream, "", problem)
+        try:
+            # Who waited for the second of its streams may be an older transaction than the one it waited for. Its
+            # positions would go backwards there (EL003), and the pool tries again with a new transaction.
+            return self._pool.run(lambda connection: self._attempt(connection, insertion))
+        except psycopg.Error as error:
+            raise AppendFailed(proposed[0].stream, error.sqlstate or "", str(error).splitlines()[0]) from error
 
     def close(self) -> None:
         """Closes the connections. Idempotent."""
@@ -173,16 +165,14 @@ class _Insertion:
         self.attempts = 0
 
     def run(self, connection: Connection) -> list[int]:
-        heads = self._claim(connection)
-        if self.attempts > 1:
-            found = {row[0]: row[1] for row in _rows(connection, "projection_find", {"ids": self._ids})}
-            if found:
-                return [found[id] for id in self._ids]
-        versions = self._versions(heads)
         with connection.transaction():
-            rows = _rows(connection, "projection_append", self._parameters(heads, versions))
-            if not all(row[2] for row in rows):
-                raise _Fenced
+            heads = self._claim(connection)
+            if self.attempts > 1:
+                found = {row[0]: row[1] for row in _rows(connection, "projection_find", {"ids": self._ids})}
+                if found:
+                    return [found[id] for id in self._ids]
+            rows = _rows(connection, "projection_append", self._parameters(heads, self._versions(heads)))
+            assert all(row[2] for row in rows), "a stream moved although its row was held"
         return [rows[0][5] + ordinal for ordinal in range(1, len(self._proposed) + 1)]
 
     def _claim(self, connection: Connection) -> dict[str, _Head]:

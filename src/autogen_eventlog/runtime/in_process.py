@@ -266,6 +266,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
                 cancellation_token=call.token,
                 message_id=message_id,
             )
+        except (KeyboardInterrupt, SystemExit):
+            raise  # the program ends, and no agent hears of it
         except BaseException as error:
             message_id.given_up = isinstance(error, asyncio.CancelledError)
             incarnation.answer(call, None, error)

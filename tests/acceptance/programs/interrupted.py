@@ -8,6 +8,7 @@ It notes what was answered, prints `busy` when all is under way, and goes on unt
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -32,6 +33,10 @@ class Miscounter(Counter):
 
 async def main(dsn: str, path: Path) -> None:
     tried = noted(path, "tried")
+    main_task = asyncio.current_task()
+    if sys.version_info < (3, 11) and main_task is not None:
+        # Until 3.10 Ctrl-C raises wherever the program is, asyncio's own code included, which then loses wake-ups.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, main_task.cancel)
     async with EventLog.open(dsn) as log:
         runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
         await found(runtime)
@@ -64,4 +69,7 @@ async def a_failed_replay(log: EventLog) -> None:
 if __name__ == "__main__":
     from tests.acceptance.programs import interrupted  # its classes by their importable name, not as __main__'s
 
-    asyncio.run(interrupted.main(sys.argv[1], Path(sys.argv[2])))
+    try:
+        asyncio.run(interrupted.main(sys.argv[1], Path(sys.argv[2])))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
