@@ -27,6 +27,10 @@ class Identity:
     sender: Incarnation | None = None
     """The instance that sent or published it, if it was an agent's."""
 
+    def origin(self) -> UUID | None:
+        """The event to name as the cause of what becomes of the message now: it has arrived."""
+        return self.cause if self.submission is None else self.submission.delivered()
+
 
 class TracedId(str):
     """A message id that carries an identity. AutoGen's ids may repeat, so they can't be the key to one."""

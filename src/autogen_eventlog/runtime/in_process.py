@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from autogen_core import (
@@ -25,18 +26,18 @@ from autogen_core import (
 from opentelemetry.trace import TracerProvider
 
 from autogen_eventlog.codec import Encoded
-from autogen_eventlog.errors import NotEncodable, UnknownAgent
-from autogen_eventlog.events import EventData, EventType
-from autogen_eventlog.ids import EventIds, check_text, parse_topic
-from autogen_eventlog.incarnation.incarnation import Call, Incarnation, encode_bounded
-from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBlueprint
+from autogen_eventlog.events import EventData
+from autogen_eventlog.ids import parse_topic
+from autogen_eventlog.incarnation.incarnation import Call, Incarnation
+from autogen_eventlog.runtime.agents import RecordedAgents, traced
+from autogen_eventlog.runtime.dropped import record_dropped
 from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers
 from autogen_eventlog.runtime.identity import Identity, TracedId
 from autogen_eventlog.runtime.interventions import InterventionChain
 from autogen_eventlog.runtime.passage import Passage
 from autogen_eventlog.runtime.redelivery import Redelivering, Redelivery
 from autogen_eventlog.runtime.reports import RestoreReport
-from autogen_eventlog.runtime.shell import JournaledAgent, Surroundings, shell_class
+from autogen_eventlog.runtime.shell import JournaledAgent
 from autogen_eventlog.runtime.timetravel import TimeTravel
 from autogen_eventlog.runtime.tracing import QuietTracing
 
@@ -74,8 +75,9 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         self._again: InterventionHandler | None = None
         """The other handlers, for messages that AutoGen's queue does not hold (`redeliver`)."""
         if self._handler is not None and others:
-            self._again = InterventionChain(others, self._record_dropped, lambda: None)
-            chain: list[InterventionHandler] = [InterventionChain(others, self._record_dropped, self._count_discarded)]
+            record = partial(record_dropped, self._handler)
+            self._again = InterventionChain(others, record, lambda: None)
+            chain: list[InterventionHandler] = [InterventionChain(others, record, self._count_discarded)]
             others = chain
         super().__init__(
             intervention_handlers=others or None,
@@ -90,11 +92,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             self._handler.submissions.withhold = bool(others)
         self._entering = Passage()
         """Messages from outside that are being recorded, before AutoGen's queue has them."""
-        self._shells: dict[AgentId, JournaledAgent] = {}
-        self._blueprints: dict[str, FactoryBlueprint] = {}
         if self._handler is not None:
-            self._around = Surroundings(self._handler.log, self._handler, self, self, EventIds(), Passage(), Passage())
-            self._travel = TimeTravel(self._handler, self._shells, self._shell_for)
+            self._agents = RecordedAgents(self._handler, self, self)
             self._handler.attached_to(self)
 
     # -- agents ---------------------------------------------------------------------------------------------------
@@ -108,45 +107,22 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     ) -> AgentType:
         if self._handler is None:
             return await super().register_factory(type, agent_factory, expected_class=expected_class)
-        blueprint = FactoryBlueprint(agent_factory, expected_class, self._handler.log.types)
+        blueprint = self._agents.blueprint(agent_factory, expected_class)
 
         def shell() -> Agent:
-            return self._shell(AgentInstantiationContext.current_agent_id(), blueprint)
+            return self._agents.shell(AgentInstantiationContext.current_agent_id(), blueprint)
 
         registered = await super().register_factory(type, shell)
-        self._blueprints[registered.type] = blueprint
+        self._agents.blueprints[registered.type] = blueprint
         return registered
 
     async def register_agent_instance(self, agent_instance: Agent, agent_id: AgentId) -> AgentId:
         if self._handler is None:
             return await super().register_agent_instance(agent_instance, agent_id)
-        blueprint = InstanceBlueprint(agent_instance, self, self._handler.log.types)
-        shell = shell_class(type(agent_instance))(agent_id, blueprint, self._around)
+        shell, blueprint = self._agents.shell_of(agent_instance, agent_id)
         await super().register_agent_instance(shell, agent_id)
-        await agent_instance.bind_id_and_runtime(agent_id, blueprint.facade)
-        self._shells[agent_id] = shell
+        await self._agents.adopt(agent_instance, shell, blueprint)
         return agent_id
-
-    def _shell(self, agent_id: AgentId, blueprint: FactoryBlueprint) -> JournaledAgent:
-        """One shell, so one instance, per agent id, however often AutoGen asks at once."""
-        shell = self._shells.get(agent_id)
-        if shell is None:
-            shell = shell_class(blueprint.agent_class)(agent_id, blueprint, self._around)
-            self._shells[agent_id] = shell
-        return shell
-
-    def _shell_for(self, agent_id: AgentId) -> JournaledAgent:
-        """The shell of an agent of a registered type; makes no instance, and tells AutoGen's runtime nothing.
-
-        Raises:
-            UnknownAgent: No such type, or no such instance, is registered. It is a LookupError, as AutoGen's own.
-        """
-        known = self._shells.get(agent_id)
-        if known is not None:
-            return known
-        if agent_id.type not in self._blueprints:
-            raise UnknownAgent(str(agent_id), agent_id.type)
-        return self._shell(agent_id, self._blueprints[agent_id.type])
 
     async def try_get_underlying_agent_instance(self, id: AgentId, type: type[T] = Agent) -> T:  # type: ignore[assignment]
         found = await super().try_get_underlying_agent_instance(id)
@@ -161,8 +137,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         self, id_or_type: AgentId | AgentType | str, /, key: str = "default", *, lazy: bool = True
     ) -> AgentId:
         found = await super().get(id_or_type, key, lazy=lazy)  # type: ignore[call-overload]
-        if not lazy and found in self._shells:
-            await self._shells[found].live()
+        if not lazy and self._handler is not None and found in self._agents.shells:
+            await self._agents.shells[found].live()
         return found
 
     def add_message_serializer(self, serializer: MessageSerializer[Any] | Sequence[MessageSerializer[Any]]) -> None:
@@ -186,13 +162,13 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     ) -> Any:
         if self._handler is not None and not isinstance(message_id, TracedId):
             with self._entering:
-                encoded = await self._accept(message, recipient=str(recipient), message_id=message_id)
+                encoded = await self._agents.accept(message, recipient=str(recipient), message_id=message_id)
             submission = self._handler.submissions.hold(
                 encoded, sender=None if sender is None else str(sender), message_id=message_id, recipient=str(recipient)
             )
             message_id = TracedId(
                 submission.message_id,
-                Identity(None, submission.id, False, submission, (message, encoded) if self._messages_stay else None),
+                Identity(None, submission.id, False, submission, self._recorded(message, encoded)),
             )
             try:
                 return await super().send_message(
@@ -219,7 +195,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     ) -> None:
         if self._handler is not None and not isinstance(message_id, TracedId):
             with self._entering:
-                encoded = await self._accept(message, topic=str(topic_id), message_id=message_id)
+                encoded = await self._agents.accept(message, topic=str(topic_id), message_id=message_id)
                 event, ticket = self._handler.submissions.submit(
                     encoded,
                     sender=None if sender is None else str(sender),
@@ -227,37 +203,19 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
                     topic=str(topic_id),
                     fan_out=await self.fan_out(topic_id, sender),
                 )
-                message_id = self._traced(event, message, encoded)
+                message_id = traced(event, self._recorded(message, encoded))
                 await ticket  # a publication has no answer: that it returns is all that says it was accepted
         await super().publish_message(
             message, topic_id, sender=sender, cancellation_token=cancellation_token, message_id=message_id
         )
-
-    async def _accept(self, message: Any, **names: str | None) -> Encoded:
-        """A message from outside any agent, ready to be recorded.
-
-        Raises:
-            NotEncodable: It, or a name that goes with it, can't be recorded exactly, and goes nowhere.
-            EventTooLarge: It is over the bound.
-        """
-        assert self._handler is not None
-        for field, name in names.items():
-            check_text(field, name)
-        encoded = encode_bounded(
-            self._handler.log.codec, message, where="message", stream=self._handler.submissions.name
-        )
-        if not self._handler.submissions.is_open:
-            await self._handler.submissions.open()
-        if self._handler.log.writer.full:
-            await self._handler.log.writer.room()
-        return encoded
 
     # -- messages from agents (the `World` of their incarnations) -------------------------------------------------
 
     async def ask(self, incarnation: Incarnation, call: Call) -> None:
         """Hand a recorded call to AutoGen's runtime, and its answer to the caller."""
         message = self._to_hand_on(incarnation, call.message, call.original)
-        message_id = self._traced(call.event, message, call.message, again=call.again, sender=incarnation)
+        recorded = self._recorded(message, call.message)
+        message_id = traced(call.event, recorded, again=call.again, sender=incarnation)
         try:
             reply = await super().send_message(
                 message,
@@ -281,7 +239,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             object_,
             parse_topic(str(event.topic)),
             sender=incarnation.id,
-            message_id=self._traced(event, object_, message, sender=incarnation),
+            message_id=traced(event, self._recorded(object_, message), sender=incarnation),
         )
 
     async def fan_out(self, topic: TopicId, sender: AgentId | None) -> int | None:
@@ -292,52 +250,10 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """The object that travels through AutoGen's runtime. Where it may be looked at, it is as it was when sent."""
         return original if self._messages_stay else incarnation.codec.decode(message.data, where="message")
 
-    def _traced(
-        self,
-        event: EventData,
-        message: Any,
-        encoded: Encoded,
-        *,
-        again: bool = False,
-        sender: Incarnation | None = None,
-    ) -> TracedId:
-        asked: str | None = event.metadata.get("asked_id")
-        recorded = (message, encoded) if self._messages_stay else None
-        identity = Identity(event.id, event.correlation, again, None, recorded, sender)
-        return TracedId(asked or event.message_id or str(event.id), identity)
+    def _recorded(self, message: Any, encoded: Encoded) -> tuple[object, Encoded] | None:
+        return (message, encoded) if self._messages_stay else None
 
-    # -- dropped messages -----------------------------------------------------------------------------------------
-
-    async def _record_dropped(
-        self,
-        *,
-        stage: str,
-        by: str,
-        message: Any,
-        context: MessageContext | None = None,
-        sender: AgentId | None = None,
-        recipient: AgentId | None = None,
-        topic: TopicId | None = None,
-    ) -> None:
-        assert self._handler is not None
-        identity = context.message_id.identity if context and isinstance(context.message_id, TracedId) else Identity()
-        sender = sender if context is None else context.sender
-        await self._handler.submissions.open()
-        try:
-            encoded = self._handler.log.codec.encode(message)
-        except NotEncodable as refused:
-            encoded = self._handler.log.codec.encode(str(refused))
-        self._handler.submissions.record(
-            EventType.MESSAGE_DROPPED,
-            message=encoded,
-            metadata={"by": by, "stage": stage},
-            sender=None if sender is None else str(sender),
-            recipient=None if recipient is None else str(recipient),
-            topic=None if topic is None else str(topic),
-            message_id=None if context is None else str(context.message_id),
-            cause=identity.cause if identity.submission is None else identity.submission.delivered(),
-            correlation=identity.correlation,
-        )
+    # -- running --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         if self._handler is not None:
@@ -348,7 +264,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         await super()._process_next()
         if self._handler is not None and self._run_context is None:
             # Stepped by hand. AutoGen's runtime comes back with the handler begun; here it is recorded before it begins.
-            await self._around.beginning.cleared()
+            await self._agents.around.beginning.cleared()
 
     def _count_discarded(self) -> None:
         self._message_queue.task_done()
@@ -358,7 +274,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     async def agent_metadata(self, agent: AgentId) -> AgentMetadata:
         if self._handler is None:
             return await super().agent_metadata(agent)
-        return await self._shell_for(agent).description()
+        return await self._agents.shell_for(agent).description()
 
     async def agent_save_state(self, agent: AgentId) -> Mapping[str, Any]:
         """A small, JSON-clean mapping that names the agent's stream and version (docs/how-to/save-and-load.md).
@@ -368,7 +284,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """
         if self._handler is None:
             return await super().agent_save_state(agent)
-        return await self._travel.save(agent)
+        return await self._agents.travel.save(agent)
 
     async def agent_load_state(self, agent: AgentId, state: Mapping[str, Any]) -> None:
         """Load a saved state of this agent or of another, or a plain AutoGen state, and record it.
@@ -381,13 +297,13 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         if self._handler is None:
             await super().agent_load_state(agent, state)
         else:
-            await self._travel.load(agent, state)
+            await self._agents.travel.load(agent, state)
 
     async def save_state(self) -> Mapping[str, Any]:
         """The saved states of all agents of the registered types that the log knows, by id."""
         if self._handler is None:
             return await super().save_state()
-        return await self._travel.save_all(self._blueprints)
+        return await self._agents.travel.save_all(self._agents.blueprints)
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Load what `save_state` gave.
@@ -399,7 +315,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         if self._handler is None:
             await super().load_state(state)
         else:
-            await self._travel.load_all(state)
+            await self._agents.travel.load_all(state)
 
     async def restore(
         self,
@@ -445,7 +361,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             What `restore` raises.
         """
         return await self._traveller("restore_all").restore_all(
-            self._blueprints, at=at, position=position, timeout=timeout
+            self._agents.blueprints, at=at, position=position, timeout=timeout
         )
 
     async def view(
@@ -471,7 +387,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     def _traveller(self, operation: str) -> TimeTravel:
         if self._handler is None:
             raise EventLogHandler.incomplete(operation, "a runtime without an EventLogHandler")
-        return self._travel
+        return self._agents.travel
 
     async def redeliver(self, *, since: datetime | None = None) -> list[Redelivery]:
         """Deliver, in order and once, what dead processes had accepted and not delivered (`log.audit.undelivered`).
@@ -493,7 +409,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """
         if self._handler is None:
             raise EventLogHandler.incomplete("redeliver", "a runtime without an EventLogHandler")
-        return await Redelivering(self._handler.log, self._shell_for, self._subscribers, self._again).all(since)
+        return await Redelivering(self._handler.log, self._agents.shell_for, self._subscribers, self._again).all(since)
 
     async def _subscribers(self, topic: TopicId) -> list[AgentId]:
         return list(await self._subscription_manager.get_subscribed_recipients(topic))
@@ -510,10 +426,10 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         # soon as one of them fails. Once all is empty, AutoGen's own call stops the runtime without waiting.
         while self._handler is not None and self._run_context is not None:
             await self._message_queue.join()
-            if self._entering.is_clear and self._around.delivering.is_clear:
+            if self._entering.is_clear and self._agents.around.delivering.is_clear:
                 break
             await self._entering.cleared()
-            await self._around.delivering.cleared()
+            await self._agents.around.delivering.cleared()
         await super().stop_when_idle()
         await self._flush()
 

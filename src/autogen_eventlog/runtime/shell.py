@@ -159,7 +159,7 @@ class JournaledAgent:
             topic=ctx.topic_id,
             is_rpc=ctx.is_rpc,
             message_id=str(ctx.message_id),
-            cause=identity.cause if identity.submission is None else identity.submission.delivered(),
+            cause=identity.origin(),
             correlation=identity.correlation,
         )
         delivery, ticket = incarnation.deliver(envelope, deferred=self._strict)

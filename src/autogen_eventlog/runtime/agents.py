@@ -1,0 +1,113 @@
+"""The recorded agents of one runtime: what stands in their places, how they are made, and their past."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from autogen_core import Agent, AgentId, AgentRuntime
+
+from autogen_eventlog.codec import Encoded
+from autogen_eventlog.errors import UnknownAgent
+from autogen_eventlog.events import EventData
+from autogen_eventlog.ids import EventIds, check_text
+from autogen_eventlog.incarnation.incarnation import Incarnation, World, encode_bounded
+from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBlueprint
+from autogen_eventlog.runtime.handler import EventLogHandler
+from autogen_eventlog.runtime.identity import Identity, TracedId
+from autogen_eventlog.runtime.passage import Passage
+from autogen_eventlog.runtime.shell import JournaledAgent, Surroundings, shell_class
+from autogen_eventlog.runtime.timetravel import TimeTravel
+
+
+class RecordedAgents:
+    """Holds a shell for each agent that this process has met, and the blueprint of each registered type.
+
+    Args:
+        runtime: What agents are given as their runtime, behind a façade.
+        world: Where what they send goes.
+    """
+
+    def __init__(self, handler: EventLogHandler, runtime: AgentRuntime, world: World) -> None:
+        self.handler = handler
+        self.log = handler.log
+        self.around = Surroundings(handler.log, handler, runtime, world, EventIds(), Passage(), Passage())
+        self.shells: dict[AgentId, JournaledAgent] = {}
+        self.blueprints: dict[str, FactoryBlueprint] = {}
+        self.travel = TimeTravel(handler, self.shells, self.shell_for)
+        self._runtime = runtime
+
+    # -- agents ---------------------------------------------------------------------------------------------------
+
+    def blueprint(
+        self, factory: Callable[[], Agent | Awaitable[Agent]], expected_class: type | None
+    ) -> FactoryBlueprint:
+        """How instances of a type are made. It counts once it is put into `blueprints`."""
+        return FactoryBlueprint(factory, expected_class, self.log.types)
+
+    def shell(self, agent_id: AgentId, blueprint: FactoryBlueprint) -> JournaledAgent:
+        """One shell, so one instance, per agent id, however often AutoGen asks at once."""
+        shell = self.shells.get(agent_id)
+        if shell is None:
+            shell = shell_class(blueprint.agent_class)(agent_id, blueprint, self.around)
+            self.shells[agent_id] = shell
+        return shell
+
+    def shell_for(self, agent_id: AgentId) -> JournaledAgent:
+        """The shell of an agent of a registered type; makes no instance, and tells AutoGen's runtime nothing.
+
+        Raises:
+            UnknownAgent: No such type, or no such instance, is registered. It is a LookupError, as AutoGen's own.
+        """
+        known = self.shells.get(agent_id)
+        if known is not None:
+            return known
+        if agent_id.type not in self.blueprints:
+            raise UnknownAgent(str(agent_id), agent_id.type)
+        return self.shell(agent_id, self.blueprints[agent_id.type])
+
+    def shell_of(self, instance: Agent, agent_id: AgentId) -> tuple[JournaledAgent, InstanceBlueprint]:
+        """A shell for an instance that the user made. It counts once `adopt` has bound the instance."""
+        blueprint = InstanceBlueprint(instance, self._runtime, self.log.types)
+        return shell_class(type(instance))(agent_id, blueprint, self.around), blueprint
+
+    async def adopt(self, instance: Agent, shell: JournaledAgent, blueprint: InstanceBlueprint) -> None:
+        """Bind an instance that the user made, as AutoGen's runtime would."""
+        await instance.bind_id_and_runtime(shell.id, blueprint.facade)
+        self.shells[shell.id] = shell
+
+    # -- messages -------------------------------------------------------------------------------------------------
+
+    async def accept(self, message: Any, **names: str | None) -> Encoded:
+        """A message from outside any agent, ready to be recorded.
+
+        Raises:
+            NotEncodable: It, or a name that goes with it, can't be recorded exactly, and goes nowhere.
+            EventTooLarge: It is over the bound.
+        """
+        for field, name in names.items():
+            check_text(field, name)
+        submissions = self.handler.submissions
+        encoded = encode_bounded(self.log.codec, message, where="message", stream=submissions.name)
+        if not submissions.is_open:
+            await submissions.open()
+        if self.log.writer.full:
+            await self.log.writer.room()
+        return encoded
+
+
+def traced(
+    event: EventData,
+    recorded: tuple[object, Encoded] | None,
+    *,
+    again: bool = False,
+    sender: Incarnation | None = None,
+) -> TracedId:
+    """The message id under which a recorded message travels.
+
+    Args:
+        recorded: The object that travels, and what was recorded of it, where nothing can change it on the way.
+    """
+    asked: str | None = event.metadata.get("asked_id")
+    identity = Identity(event.id, event.correlation, again, None, recorded, sender)
+    return TracedId(asked or event.message_id or str(event.id), identity)
