@@ -6,11 +6,13 @@ Which fields a type uses is said in `EventType`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, make_dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar, cast
 from uuid import UUID
+
+T = TypeVar("T")
 
 LARGEST_PAYLOAD = 32 * 1024 * 1024
 """Bytes of an encoded message, reply or state. The same everywhere, because replay must refuse what was refused live."""
@@ -51,6 +53,11 @@ class EventType(str, Enum):
     """What follows continues from version `metadata["to_version"]`; what lies between is an abandoned branch."""
     STREAM_FORKED = "StreamForked"
     """The stream begins with another's past: `metadata["from_stream"]`, `metadata["from_version"]`."""
+    WRITES_REFUSED = "WritesRefused"
+    """An instance that was no longer the agent tried to go on (G6): in its runtime's stream, what it would have recorded.
+    `recipient` is the agent, `metadata` says what was expected and found, `payload` has the events."""
+    AGENT_STATE_SAVED = "AgentStateSaved"
+    """A state was saved in the state service: the state in `payload`, in the stream `$state/…` of the agent."""
 
 
 class Outcome(str, Enum):
@@ -105,3 +112,32 @@ class RecordedEvent(EventData):
     epoch: int
     recorded_at: datetime
     """The database's clock, zone-aware UTC, never decreasing within a stream."""
+
+
+def _quick(frozen: type[T]) -> type[T]:
+    """What makes objects of a frozen dataclass in a third of the time, for the places that make one an event.
+
+    The `__init__` of a frozen class sets each field through `object.__setattr__`. This class differs in nothing but that
+    it may be changed, and the last that its `__init__` does is to turn the new object into one of the frozen class.
+    """
+
+    def freeze(self: object) -> None:
+        self.__class__ = frozen
+
+    columns = [
+        (each.name, each.type, field(default=each.default, default_factory=each.default_factory))  # type: ignore
+        for each in fields(frozen)  # type: ignore[arg-type]
+    ]
+    plain = make_dataclass(frozen.__name__, columns, kw_only=True, namespace={"__post_init__": freeze})
+    members = {
+        "__slots__": (),
+        "__setattr__": object.__setattr__,
+        "__delattr__": object.__delattr__,
+        "__init__": plain.__init__,
+        "__post_init__": freeze,
+    }
+    return cast("type[T]", type(frozen.__name__, (frozen,), members))
+
+
+new_event = _quick(EventData)
+new_recorded_event = _quick(RecordedEvent)

@@ -24,6 +24,7 @@ from autogen_eventlog.errors import (
     VersionConflict,
 )
 from autogen_eventlog.events import EventData, EventType, Outcome
+from autogen_eventlog.postgres import writer as writing
 from autogen_eventlog.postgres.schema import prepare
 from autogen_eventlog.postgres.writer import Ticket, Writer
 from tests.integration.store import (
@@ -33,6 +34,7 @@ from tests.integration.store import (
     an_event,
     check_whole,
     events,
+    eventually,
     fetch,
     holding_the_head,
     open_store,
@@ -99,6 +101,76 @@ async def test_many_streams_and_many_pending_appends_are_stored_whole_and_in_ord
     assert len(tail) == sum(len(agent.submitted) for agent in agents) == statistics.events
     assert statistics.commits < len(tickets)
     assert (statistics.pending_appends, statistics.pending_events, statistics.pending_bytes) == (0, 0, 0)
+
+
+async def test_a_batch_larger_than_the_sockets_buffer_is_stored(dsn: str) -> None:
+    async with open_store(dsn) as store:
+        agent = await store.claimed("agent/1")
+        for size in (8_000_000, 1):
+            await agent.submit(an_event(payload=b'"' + b"x" * size + b'"'))
+        check_whole(await store.stored("agent/1"), agent.submitted)
+        assert [len(event.payload or b"") for event in await store.stored("agent/1")] == [8_000_002, 3]
+
+
+async def test_appends_that_are_awaited_at_once_share_a_commit(dsn: str) -> None:
+    async with open_store(dsn) as store:
+        agents = [await store.claimed(f"agent/{number}") for number in range(10)]
+        await asyncio.gather(*(agent.submit().settled() for agent in agents))
+        assert store.writer.statistics().commits == 1
+        await agents[0].submit()
+        await agents[0].submit()
+        assert store.writer.statistics().commits == 3
+
+
+async def test_an_append_that_nobody_waits_for_is_held_back_until_somebody_is_about_to(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "_LONGEST_GATHER_SECONDS", 60.0)
+    async with open_store(dsn) as store:
+        agent = await store.claimed("agent/1")
+        first, second = agent.submit(), agent.submit()
+        await asyncio.sleep(0.05)
+        assert store.writer.statistics().commits == 0
+        second.hurry()
+
+        async def both_done() -> bool:
+            return first.done and second.done
+
+        await eventually(both_done, "both are stored")
+        assert store.writer.statistics().commits == 1
+
+
+async def test_an_append_that_nobody_waits_for_is_stored_soon(dsn: str) -> None:
+    async with open_store(dsn) as store:
+        agent = await store.claimed("agent/1")
+        for _ in range(3):
+            ticket = agent.submit()
+
+            async def stored(ticket: Ticket = ticket) -> bool:
+                return ticket.committed
+
+            await eventually(stored, "it is stored")
+
+
+async def test_of_many_appends_the_first_half_goes_on_while_the_others_are_told(dsn: str) -> None:
+    turns: dict[int, int] = {}
+    turn = 0
+
+    async def wait(number: int, ticket: Ticket) -> None:
+        await ticket
+        turns[number] = turn
+
+    async with open_store(dsn) as store:
+        agents = [await store.claimed(f"agent/{number}") for number in range(200)]
+        waiting = [asyncio.create_task(wait(number, agent.submit())) for number, agent in enumerate(agents)]
+        while len(turns) < len(agents):
+            turn += 1
+            await asyncio.sleep(0)
+        await asyncio.gather(*waiting)
+        assert store.writer.statistics().commits == 1
+    assert list(turns) == list(range(200))
+    assert {turns[number] for number in range(100)} == {turns[0]}
+    assert {turns[number] for number in range(100, 200)} == {turns[0] + 1}
 
 
 async def test_append_with_stale_epoch_is_refused(dsn: str) -> None:

@@ -68,6 +68,21 @@ async def test_an_append_killed_while_it_waits_is_sent_again(dsn: str) -> None:
         assert store.writer.statistics().unknown_outcomes == 1
 
 
+async def test_a_connection_that_ends_while_nothing_is_sent_costs_no_turns_of_the_loop(dsn: str) -> None:
+    async with open_store(dsn) as store:
+        agent = await store.claimed("agent/1")
+        await agent.submit()
+        await kill_backends(dsn, "query LIKE '%FROM append(%'")
+
+        async def deaf() -> bool:
+            return not store.writer._committer._link._listening  # type: ignore[union-attr] # pyright: ignore
+
+        await eventually(deaf, "the loop no longer watches the dead connection")
+        await agent.submit()
+        check_whole(await store.stored("agent/1"), agent.submitted)
+        assert store.writer.statistics().reconnects == 1
+
+
 async def test_an_append_that_commits_after_its_connection_died_is_found_not_doubled(dsn: str) -> None:
     """The old backend lives on behind a broken connection and commits first; the second copy finds its own events."""
     async with open_store(dsn) as store:

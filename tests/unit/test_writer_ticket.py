@@ -24,6 +24,7 @@ async def test_every_waiter_gets_the_same_answer_now_and_later() -> None:
     await asyncio.sleep(0)
     assert not one.done
     one.commit(77, NOW)
+    one.wake()
     assert one.done
     await asyncio.gather(*waiters)
     assert await one == await one == Committed("agent/1", 6, 77, NOW)
@@ -49,6 +50,7 @@ async def test_a_cancelled_waiter_leaves_the_others_waiting() -> None:
     waiters[0].cancel()
     await asyncio.sleep(0)
     one.commit(1, NOW)
+    one.wake()
     await waiters[1]
     assert waiters[0].cancelled()
 
@@ -56,6 +58,7 @@ async def test_a_cancelled_waiter_leaves_the_others_waiting() -> None:
 async def test_awaiting_what_is_done_does_not_yield_to_the_loop() -> None:
     one = ticket()
     one.commit(1, NOW)
+    one.wake()
     order: list[str] = []
     asyncio.get_running_loop().call_soon(order.append, "loop")
     await one

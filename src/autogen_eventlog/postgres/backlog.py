@@ -57,6 +57,7 @@ class Backlog:
                 size -= ticket.size
                 break
             heads[ticket.stream] = queue.popleft()
+            ticket.taken = True
             batch.append(ticket)
         self.events -= events
         self.size -= size

@@ -24,6 +24,9 @@ from autogen_eventlog.postgres.ticket import Ticket
 _MAINTAIN_EVERY = 3600.0
 """Seconds between two looks for next month's partition."""
 
+_MANY = 128
+"""Appends of one batch that are not all told at once."""
+
 Refusals = dict[Chain, EventLogError]
 
 
@@ -113,7 +116,7 @@ class Committer:
                     if not tickets:
                         break
                 sent = True
-                answer = await self._append(link, tickets, patience)
+                answer = await link.append(tickets, max(0.1, patience.remaining()))
                 # Ours may be what it conflicts with: the lost copy can have committed since we looked.
                 found = await link.find(tickets) if doubtful and answer.refused else {}
             except (psycopg.Error, OSError) as error:
@@ -125,29 +128,25 @@ class Committer:
             return self._settle(tickets, answer, found)
         return {}
 
-    async def _append(self, link: Link, tickets: Sequence[Ticket], patience: Patience) -> Answer:
-        watchdog = asyncio.get_running_loop().call_later(max(0.1, patience.remaining()), link.abort)
-        try:
-            return await link.append(tickets)
-        finally:
-            watchdog.cancel()
-
     def _settle(self, tickets: list[Ticket], answer: Answer, found: Mapping[int, tuple[int, datetime]]) -> Refusals:
         refusals: Refusals = {}
         streams = {(said.stream, said.epoch): said for said in answer.streams}
         position = answer.position
         counts = self.counts
         counts.commits += 1
+        accepted: list[Ticket] = []
         for index, ticket in enumerate(tickets):
             position += ticket.events
             said = streams.get((ticket.stream, ticket.epoch)) if streams else None
             if said is None or said.accepted:
                 counts.events += ticket.events
                 ticket.commit(position, (said and said.recorded_at) or answer.recorded_at)
+                accepted.append(ticket)
             elif index in found:
                 self._keep_missing([ticket], {0: found[index]})
             else:
                 self._refuse(ticket, _reason(said, ticket), refusals)
+        _wake(accepted)
         return refusals
 
     def _keep_missing(self, tickets: list[Ticket], found: Mapping[int, tuple[int, datetime]]) -> list[Ticket]:
@@ -155,6 +154,7 @@ class Committer:
             self.counts.unknown_outcomes_committed += 1
             self.counts.events += tickets[index].events
             tickets[index].commit(position, recorded_at)
+            tickets[index].wake()
         return [ticket for index, ticket in enumerate(tickets) if index not in found]
 
     def _refuse(self, ticket: Ticket, reason: EventLogError, refusals: Refusals) -> None:
@@ -182,6 +182,15 @@ class Committer:
 
     def _patience(self) -> Patience:
         return Patience(self._conninfo, self._unavailable_after, self._ensure_server)
+
+
+def _wake(tickets: list[Ticket]) -> None:
+    """Resumes who waits; of many, the second half a turn later: what the first submit is committed meanwhile."""
+    at_once = len(tickets) // 2 if len(tickets) >= _MANY else len(tickets)
+    for ticket in tickets[:at_once]:
+        ticket.wake()
+    if at_once < len(tickets):
+        asyncio.get_running_loop().call_soon(lambda: [ticket.wake() for ticket in tickets[at_once:]])
 
 
 def _without_refused(part: list[Ticket], refusals: Refusals) -> list[Ticket]:

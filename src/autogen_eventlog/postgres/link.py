@@ -1,11 +1,12 @@
 """The writer's connection: one prepared statement, whose parameter we pack and whose few result cells we read.
 
-It speaks to libpq through psycopg's own wrapper (`psycopg.pq`): a cursor costs about as much for one small batch as
-the whole batch costs here.
+It speaks to libpq through psycopg's own wrapper (`psycopg.pq`), and waits for the answer itself: a cursor, and a watch
+on the socket that is set up for each answer, cost about as much for one small batch as the whole batch costs here.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import psycopg
 from psycopg import generators, pq
 from psycopg.errors import error_from_result
 
+from autogen_eventlog.postgres.alarm import Alarm
 from autogen_eventlog.postgres.packing import array
 from autogen_eventlog.postgres.session import connect
 from autogen_eventlog.postgres.sql import query
@@ -25,6 +27,7 @@ from autogen_eventlog.postgres.ticket import Ticket
 _INT8 = Struct("!q")
 _POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
 _ZERO = _INT8.pack(0)
+_TRUE = b"\x01"
 _STATEMENT = b"eventlog_append"
 
 
@@ -61,6 +64,12 @@ class Link:
     def __init__(self, connection: psycopg.AsyncConnection[Any], element_type: int) -> None:
         self._connection = connection
         self._element_type = element_type
+        self._loop = asyncio.get_running_loop()
+        self._socket = connection.pgconn.socket
+        self._listening = False
+        """Whether the loop watches the socket for us; psycopg's own calls need it for themselves."""
+        self._arrival: asyncio.Future[None] | None = None
+        self._hangs = Alarm(self.abort)
 
     @classmethod
     async def open(cls, conninfo: str, schema: str) -> Link:
@@ -73,7 +82,8 @@ class Link:
             assert row is not None
             link = cls(connection, row[0])
             connection.pgconn.send_prepare(_STATEMENT, query("append"))
-            await link._result(pq.ExecStatus.COMMAND_OK)
+            results = await connection.wait(generators.execute(connection.pgconn))
+            _check(results, pq.ExecStatus.COMMAND_OK)
         except BaseException:
             await connection.close()
             raise
@@ -81,21 +91,40 @@ class Link:
 
     async def maintain(self) -> None:
         """Makes next month's partition when it is due."""
+        self._stop_listening()
         await self._connection.execute(query("maintain"))
 
-    async def append(self, batch: Sequence[Ticket]) -> Answer:
-        """One statement, one transaction, one round trip."""
+    async def append(self, batch: Sequence[Ticket], timeout: float) -> Answer:
+        """One statement, one transaction, one round trip.
+
+        Raises:
+            psycopg.Error: The database refused, or the connection is gone; after `timeout` seconds we end it.
+        """
         pieces: list[bytes] = []
         events = 0
         for ticket in batch:
             pieces += ticket.pieces
             events += ticket.events
         parameter = array(self._element_type, pieces, events)
-        self._connection.pgconn.send_query_prepared(_STATEMENT, [parameter], [pq.Format.BINARY], pq.Format.BINARY)
-        return _answer(await self._result(pq.ExecStatus.TUPLES_OK))
+        pgconn = self._connection.pgconn
+        self._hangs.set(timeout)
+        try:
+            pgconn.send_query_prepared(_STATEMENT, [parameter], [pq.Format.BINARY], pq.Format.BINARY)
+            if pgconn.flush():  # larger than the socket's buffer
+                self._stop_listening()
+                results = await self._connection.wait(generators.execute(pgconn))
+            else:
+                results = await self._results()
+        except BaseException:
+            self._stop_listening()
+            raise
+        finally:
+            self._hangs.clear()
+        return _answer(_check(results, pq.ExecStatus.TUPLES_OK))
 
     async def find(self, tickets: Sequence[Ticket]) -> dict[int, tuple[int, datetime]]:
         """Looks for the last event of each ticket by its id; by index in `tickets`: position and recorded_at."""
+        self._stop_listening()
         cursor = await self._connection.execute(
             query("find_appended"),
             {
@@ -116,23 +145,58 @@ class Link:
 
     async def close(self) -> None:
         """Closes at once; what runs is left to the server."""
+        self._hangs.stop()
+        self._stop_listening()
         await self._connection.close()
 
-    async def _result(self, expected: pq.ExecStatus) -> pq.abc.PGresult:
-        results = await self._connection.wait(generators.execute(self._connection.pgconn))
-        result = results[-1]
-        if result.status != expected:
-            raise error_from_result(result)
-        return result
+    async def _results(self) -> list[pq.abc.PGresult]:
+        """What the server says to what was sent."""
+        pgconn = self._connection.pgconn
+        if not self._listening:
+            self._loop.add_reader(self._socket, self._arrived)
+            self._listening = True
+        results: list[pq.abc.PGresult] = []
+        while True:
+            if pgconn.is_busy():
+                self._arrival = self._loop.create_future()
+                await self._arrival
+            result = pgconn.get_result()
+            if result is None:
+                return results
+            results.append(result)
+
+    def _arrived(self) -> None:
+        arrival = self._arrival
+        if arrival is None or arrival.done():
+            self._stop_listening()  # nobody asked: the connection has ended, as the next append will find
+            return
+        pgconn = self._connection.pgconn
+        try:
+            pgconn.consume_input()
+        except psycopg.Error as error:
+            arrival.set_exception(error)
+        else:
+            if not pgconn.is_busy():
+                arrival.set_result(None)
+
+    def _stop_listening(self) -> None:
+        if self._listening:
+            self._listening = False
+            self._loop.remove_reader(self._socket)
+
+
+def _check(results: Sequence[pq.abc.PGresult], expected: pq.ExecStatus) -> pq.abc.PGresult:
+    result = results[-1]
+    if result.status != expected:
+        raise error_from_result(result)
+    return result
 
 
 def _answer(result: pq.abc.PGresult) -> Answer:
-    position = _int8(result.get_value(0, 6))
-    streams = [_stream_answer(result, row) for row in range(result.ntuples)]
-    recorded_at = _time(result.get_value(0, 7))
-    if len(streams) == 1 and streams[0].accepted and streams[0].recorded_at == recorded_at:
-        streams = []
-    return Answer(position, recorded_at, tuple(streams))
+    recorded_at = result.get_value(0, 7)
+    plain = result.ntuples == 1 and result.get_value(0, 2) == _TRUE and result.get_value(0, 5) == recorded_at
+    streams = () if plain else tuple(_stream_answer(result, row) for row in range(result.ntuples))
+    return Answer(_int8(result.get_value(0, 6)), _time(recorded_at), streams)
 
 
 def _stream_answer(result: pq.abc.PGresult, row: int) -> StreamAnswer:
@@ -140,7 +204,7 @@ def _stream_answer(result: pq.abc.PGresult, row: int) -> StreamAnswer:
     return StreamAnswer(
         stream=(result.get_value(row, 0) or b"").decode(),
         epoch=_int8(result.get_value(row, 1)),
-        accepted=result.get_value(row, 2) == b"\x01",
+        accepted=result.get_value(row, 2) == _TRUE,
         found_epoch=_int8(result.get_value(row, 3) or _ZERO),
         found_version=_int8(result.get_value(row, 4) or _ZERO),
         recorded_at=None if recorded_at is None else _time(recorded_at),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.json import set_json_loads
+from pydantic_core import from_json
 
 from autogen_eventlog.errors import DatabaseUnavailable, EventLogError, SchemaError
 from autogen_eventlog.postgres.sql import query
@@ -40,8 +43,17 @@ async def connect(conninfo: str, schema: str) -> psycopg.AsyncConnection[tuple[A
 
 
 async def configure(connection: psycopg.AsyncConnection[Any], schema: str) -> None:
-    """Sets search path and time zone of a new connection."""
+    """Sets search path and time zone of a new connection, and how JSON is read."""
+    set_json_loads(_loads, connection)
     await connection.execute(query("session"), {"schema": schema})
+
+
+def _loads(data: str | bytes) -> Any:
+    """pydantic's parser takes a sixth of the time of the standard one, but refuses lone surrogates and deep nesting."""
+    try:
+        return from_json(data)
+    except ValueError:
+        return json.loads(data)
 
 
 def server_of(conninfo: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -37,6 +37,7 @@ class Ticket:
     """
 
     __slots__ = (
+        "_called_for",
         "_error",
         "_position",
         "_recorded_at",
@@ -49,6 +50,7 @@ class Ticket:
         "pieces",
         "size",
         "stream",
+        "taken",
         "version",
     )
 
@@ -67,18 +69,26 @@ class Ticket:
         self.version = expected_version + events
         self.events = events
         self.last_id = last_id
-        self.pieces: list[bytes] = []
+        self.pieces: Sequence[bytes] = ()
         self.size = 0
         self._position = 0
         self._recorded_at: datetime | None = None
         self._error: EventLogError | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] | None = None
         self._wanted = wanted
+        self._called_for = False
+        self.taken = False
+        """Whether it is on its way to the database."""
 
     @property
     def done(self) -> bool:
         """Whether awaiting returns or raises at once."""
         return self._recorded_at is not None or self._error is not None
+
+    @property
+    def committed(self) -> bool:
+        """Whether the events are durable."""
+        return self._recorded_at is not None
 
     @property
     def error(self) -> EventLogError | None:
@@ -98,26 +108,35 @@ class Ticket:
         if not self.done:
             await self._wait()
 
+    def hurry(self) -> None:
+        """Say that somebody waits for it, or is about to: its commit need not be held back for more to join."""
+        if not (self._called_for or self.taken):
+            self._called_for = True
+            self._wanted()
+
     def commit(self, position: int, recorded_at: datetime) -> None:
-        """Keeps the promise (the writer's side). The position is that of the last event."""
+        """Keeps the promise (the writer's side), and leaves it to `wake` to tell. The position is that of the last event."""
         self._position = position
         self._recorded_at = recorded_at
-        self._wake()
+        self.pieces = ()
 
     def fail(self, error: EventLogError) -> None:
         """Breaks the promise (the writer's side)."""
         self._error = error
-        self._wake()
+        self.pieces = ()
+        self.wake()
+
+    def wake(self) -> None:
+        """Resumes who waits."""
+        waiters, self._waiters = self._waiters, None
+        for waiter in waiters or ():
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _wait(self) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._waiters is None:
+            self._waiters = []
         self._waiters.append(waiter)
-        self._wanted()
+        self.hurry()
         return waiter
-
-    def _wake(self) -> None:
-        self.pieces = []
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiters = []

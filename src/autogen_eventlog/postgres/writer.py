@@ -14,6 +14,7 @@ from types import TracebackType
 
 from autogen_eventlog.errors import AppendFailed, EventLogError, EventTooLarge, LogClosed, NotEncodable
 from autogen_eventlog.events import EventData
+from autogen_eventlog.postgres.alarm import Alarm
 from autogen_eventlog.postgres.backlog import Backlog
 from autogen_eventlog.postgres.committer import Committer
 from autogen_eventlog.postgres.packing import Packer
@@ -29,11 +30,11 @@ _OVERHEAD = 256
 """What a pending event costs in memory besides its bytes, about."""
 
 
-_WORTHWHILE_BATCH = 256
-"""Events after which a commit no longer waits for more."""
+_WORTHWHILE_BATCH = 128
+"""Events after which a commit no longer waits for more: the server then works while the next ones are made."""
 
 _IDLE_TURNS = 3
-"""Turns of the loop that brought nothing more, after which a commit that somebody waits for starts."""
+"""Turns of the loop that brought nothing more, after which a commit that several wait for starts."""
 
 _LONGEST_GATHER_SECONDS = 0.01
 """How long an event that nobody waits for stays in memory at most before its commit starts."""
@@ -85,7 +86,12 @@ class Writer:
         self._in_flight_bytes = 0
         self._sleeping: asyncio.Future[None] | None = None
         self._gathering: asyncio.Future[None] | None = None
-        self._wanted = False
+        self._late = Alarm(self._gathered)
+        self._wants = self._want  # one object for all tickets
+        self._wanted = 0
+        """Pending appends that somebody waits for."""
+        self._wanted_before = 0
+        """Those of the batch before."""
         self._room_waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._stopped: EventLogError | None = LogClosed("writer")
@@ -116,6 +122,7 @@ class Writer:
         finally:
             task.cancel()
             await asyncio.wait([task])
+            self._late.stop()
             self._fail(LogClosed("writer"))
             await self._committer.close()
 
@@ -140,7 +147,7 @@ class Writer:
         """
         if not events:
             raise ValueError("an append needs at least one event")
-        ticket = Ticket(stream, epoch, expected_version, len(events), events[-1].id, self._want)
+        ticket = Ticket(stream, epoch, expected_version, len(events), events[-1].id, self._wants)
         failure = self._stopped or self._pack(ticket, events)
         if failure is not None:
             ticket.fail(failure)
@@ -191,17 +198,15 @@ class Writer:
     def _pack(self, ticket: Ticket, events: Sequence[EventData]) -> EventLogError | None:
         """Packs now, on the caller's turn: so the size is known, and the caller may forget the events."""
         pack, stream, epoch, version = self._packer.pack, ticket.stream, ticket.epoch, ticket.expected_version
-        pieces = ticket.pieces
-        size = 0
+        pieces: list[bytes] = []
         try:
             for event in events:
                 version += 1
-                head, payload = pack(stream, epoch, version, event)
-                pieces += (head, payload)
-                size += len(head) + len(payload) + _OVERHEAD
+                pieces += pack(stream, epoch, version, event)
         except NotEncodable as error:
             return error
-        ticket.size = size
+        ticket.pieces = tuple(pieces)  # what holds no other containers costs the garbage collector nothing
+        ticket.size = size = sum(map(len, pieces)) + len(events) * _OVERHEAD
         limit = min(self._max_pending_bytes, _LARGEST_APPEND)
         return None if size <= limit else EventTooLarge(stream, size, limit)
 
@@ -212,7 +217,7 @@ class Writer:
                     await self._sleep()
                 await self._gather()
                 batch = self._backlog.take(self._max_batch_events, self._max_batch_bytes)
-                self._wanted = bool(self._backlog)
+                self._wanted, self._wanted_before = len(self._backlog), self._wanted
                 await self._commit(batch)
         except Exception as error:
             # A defect of ours. Nobody may wait for ever because of it.
@@ -231,17 +236,18 @@ class Writer:
         """
         if not self._wanted and self._backlog.events < _WORTHWHILE_BATCH:
             self._gathering = asyncio.get_running_loop().create_future()
-            timer = asyncio.get_running_loop().call_later(_LONGEST_GATHER_SECONDS, self._gathered)
+            self._late.set(_LONGEST_GATHER_SECONDS)
             await self._gathering
-            timer.cancel()
+            self._late.clear()
         seen, idle_turns = 0, 0
-        while self._backlog.events < _WORTHWHILE_BATCH and idle_turns < _IDLE_TURNS:
+        alone = self._wanted <= 1 and self._wanted_before <= 1
+        while not alone and self._backlog.events < _WORTHWHILE_BATCH and idle_turns < _IDLE_TURNS:
             idle_turns = idle_turns + 1 if seen == self._backlog.events else 0
             seen = self._backlog.events
             await asyncio.sleep(0)
 
     def _want(self) -> None:
-        self._wanted = True
+        self._wanted += 1
         self._gathered()
 
     def _gathered(self) -> None:
