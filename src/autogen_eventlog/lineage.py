@@ -6,7 +6,7 @@ continues from another stream; the events between are a branch that was left, st
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from autogen_eventlog.events import RecordedEvent
@@ -87,10 +87,12 @@ async def branches(reader: Reader, stream: str) -> list[Branch]:
     return [Branch(*row) for row in rows]
 
 
-async def events_of(reader: Reader, segments: Sequence[Segment]) -> AsyncIterator[RecordedEvent]:
-    """The events of segments, in order; one page in memory."""
+async def events_of(
+    reader: Reader, segments: Sequence[Segment], *, batch: int = 1000
+) -> AsyncGenerator[RecordedEvent, None]:
+    """The events of segments, in order; one page of `batch` events in memory."""
     for segment in segments:
         async for event in reader.read(
-            segment.stream, after_version=segment.after_version, until_version=segment.until_version
+            segment.stream, after_version=segment.after_version, until_version=segment.until_version, batch=batch
         ):
             yield event

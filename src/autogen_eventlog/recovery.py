@@ -6,6 +6,7 @@ differs is what happens at the end of the journal (`Incarnation.continues`).
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,12 +17,14 @@ from autogen_core import Agent, AgentId, MessageHandlerContext
 
 from autogen_eventlog.errors import Divergence, EventLogError, NotRestorable, PayloadCorrupt, TypeNotAllowed
 from autogen_eventlog.events import EventType, RecordedEvent
+from autogen_eventlog.incarnation.construction import CONSTRUCTION, Construction
 from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.incarnation.producer import Producer, likely_cause, producer_of
 from autogen_eventlog.lineage import Lineage, Segment, events_of, lineage
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.records import Snapshot
 from autogen_eventlog.replay.follow import follow, outside_tasks, trail
+from autogen_eventlog.replay.journal import INPUTS
 from autogen_eventlog.replay.machine import Machine, Mismatch
 from autogen_eventlog.snapshots import UNUSABLE, restore_counters, usable
 
@@ -65,7 +68,7 @@ class Recovery:
 
     async def fresh(self) -> Incarnation:
         """A new instance with no past."""
-        return await self._incarnate(None, continues=True)
+        return await self._incarnate(None, None, continues=True)
 
     async def to(
         self,
@@ -138,7 +141,8 @@ class Recovery:
         prepare: Callable[[Incarnation], None],
         on_progress: Progress | None,
     ) -> Recovered:
-        incarnation = await self._incarnate(machine, continues=continues)
+        activation = await self._first_activation(past.segments)
+        incarnation = await self._incarnate(machine, activation, continues=continues)
         segments = past.segments
         try:
             if snapshot is not None:
@@ -157,7 +161,10 @@ class Recovery:
         self, incarnation: Incarnation, machine: Machine, segments: tuple[Segment, ...], on_progress: Progress | None
     ) -> int:
         total = sum(segment.until_version - segment.after_version for segment in segments)
-        seen = _Seen(await self._producer_before(segments))
+        before = await self._producer_before(segments)
+        if before is not None:
+            machine.recorded_by(before)
+        seen = _Seen(before)
 
         def report(read: int) -> None:
             if on_progress is not None:
@@ -189,6 +196,8 @@ class Recovery:
         now: Producer,
         others: str | None,
     ) -> EventLogError:
+        if isinstance(mismatch.error, EventLogError):
+            return mismatch.error
         if mismatch.foreign:
             return NotRestorable(
                 self._stream,
@@ -218,6 +227,9 @@ class Recovery:
         if completed and incarnation.session.machine is machine:
             free = machine.first_tick_free(await self._event_after(past))
             await outside_tasks(incarnation.session.loop, lambda: trail(incarnation.session, machine, free))
+            found = incarnation.session.mismatch
+            if found is not None and found.error is not None:
+                raise found.error
         incarnation.end()
 
     async def _event_after(self, past: Lineage) -> RecordedEvent | None:
@@ -225,12 +237,50 @@ class Recovery:
             return None if event.type in (EventType.STREAM_RESTORED, EventType.STREAM_FORKED) else event
         return None
 
-    async def _incarnate(self, machine: Machine | None, *, continues: bool) -> Incarnation:
+    async def _first_activation(self, segments: tuple[Segment, ...]) -> RecordedEvent | None:
+        """What says how the first instance with this past was made. None: it was not made yet."""
+        async with contextlib.aclosing(events_of(self._log.reader, segments, batch=4)) as events:
+            async for event in events:
+                if event.type is EventType.AGENT_ACTIVATED or event.type in INPUTS:
+                    return event
+        return None
+
+    async def _incarnate(
+        self, machine: Machine | None, activation: RecordedEvent | None, *, continues: bool
+    ) -> Incarnation:
         incarnation = self._new(machine)
         incarnation.continues = continues
+        incarnation.construction.follow(activation)
         incarnation.agent = await self._build(incarnation)
         self._now = producer_of(incarnation.agent)
+        if activation is not None and incarnation.construction.differs:
+            try:
+                self._judge_construction(incarnation.construction, activation, self._now)
+            except Divergence:
+                incarnation.end()
+                raise
         return incarnation
+
+    def _judge_construction(self, made: Construction, activation: RecordedEvent, now: Producer) -> None:
+        """New code may draw other things for its instances; what it has drawn is then new. The same code must not."""
+        recorded: dict[str, Any] = activation.metadata.get("producer") or {}
+        before = ", ".join(kind for kind, _ in activation.metadata.get(CONSTRUCTION) or ()) or "nothing"
+        if now.differs(recorded):
+            logger.warning(
+                "%s: while an instance is made, its code now reads %s, and read %s when it was recorded",
+                self._stream,
+                made.asked,
+                before,
+            )
+            return
+        raise Divergence(
+            self._stream,
+            activation.version,
+            None,
+            f"that the making of the instance reads {before}",
+            f"readings of {made.asked}",
+            likely_cause(recorded, now),
+        )
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 

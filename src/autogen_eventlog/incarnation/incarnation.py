@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from random import Random
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -20,8 +21,9 @@ from autogen_core import Agent, AgentId, CancellationToken, MessageContext, Topi
 
 from autogen_eventlog.codec import Codec, Encoded
 from autogen_eventlog.errors import EventLogError, EventTooLarge, InstanceEnded, LogClosed, NotEncodable
-from autogen_eventlog.events import LARGEST_PAYLOAD, EventData, EventType, Outcome, RecordedEvent
+from autogen_eventlog.events import LARGEST_PAYLOAD, EventData, EventType, Outcome, RecordedEvent, new_event
 from autogen_eventlog.ids import EventIds, parse_topic
+from autogen_eventlog.incarnation.construction import CONSTRUCTION, Construction
 from autogen_eventlog.incarnation.failures import (
     as_recorded,
     decode_failure,
@@ -31,12 +33,15 @@ from autogen_eventlog.incarnation.failures import (
     traceback_text,
 )
 from autogen_eventlog.incarnation.outbox import Outbox
-from autogen_eventlog.replay.journal import MORE, OBSERVATIONS, TICK, HandlerStarted
+from autogen_eventlog.incarnation.producer import Producer
+from autogen_eventlog.replay.journal import MORE, OBSERVATIONS, READINGS, TICK, HandlerStarted
 from autogen_eventlog.replay.loop import outside_context
 from autogen_eventlog.replay.machine import Machine, Mismatch, Production
 from autogen_eventlog.replay.session import DELIVERY, Mode, Session
 
 logger = logging.getLogger(__name__)
+
+_now = datetime.now  # as it is before agents' readings are recorded: this is none, and need not be told from one
 
 _warned: set[tuple[type, str]] = set()
 
@@ -93,9 +98,11 @@ class Delivery:
     begun: bool = False
     cancelled_early: bool = False
     """Its task was cancelled before it ran: asyncio would then never enter the coroutine, nor record its end."""
+    generator: Random | None = None
+    """What its code draws from, once it draws."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Completion:
     """How a handler run ended: durable once `ticket` is."""
 
@@ -135,7 +142,7 @@ class Effect:
     """Called as a recovered agent goes live without the result of a recorded request."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Envelope:
     """What comes with a message that is delivered live."""
 
@@ -158,6 +165,7 @@ class Incarnation:
         self.stream = str(agent_id)
         self.codec = codec
         self.session = Session(self.stream, machine=machine, tick=tick, timers=timers)
+        self.construction = Construction(self.session)
         self.agent: Agent | None = None
         self.continues = True
         """Whether the incarnation goes live where its journal ends (a view does not)."""
@@ -189,6 +197,7 @@ class Incarnation:
         self.session.on_foreign = self._warn_of_foreign
         self.session.on_past_end = self._past_end
         self.session.on_many_observations = self._record_schedule
+        self.session.on_unsaid = self._record_rest
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # -- live or not ----------------------------------------------------------------------------------------------
@@ -694,6 +703,11 @@ class Incarnation:
     def _record_schedule(self) -> None:
         self.note(EventType.SCHEDULE_RECORDED, {})
 
+    def _record_rest(self) -> None:
+        """What a handler left behind has read, as the agent comes to rest: no event of its own will tell."""
+        if self.live and self.quiet:
+            self._record_schedule()
+
     def encode(self, value: object, *, where: str) -> Encoded:
         """The stored form of a value that is to be recorded.
 
@@ -702,6 +716,19 @@ class Incarnation:
             EventTooLarge: It is over `LARGEST_PAYLOAD` bytes.
         """
         return encode_bounded(self.codec, value, where=where, stream=self.stream)
+
+    def record_readings(self, families: frozenset[str]) -> None:
+        """Say which readings are recorded of this instance (by gates that its process has). Call it before it is made."""
+        self.session.readings = self.construction.families = families
+
+    def announce(self, producer: Producer) -> None:
+        """Record that the instance lives, who made it, what its making read, and what is recorded of its readings."""
+        metadata: dict[str, Any] = {
+            "producer": {**producer.as_metadata(), READINGS: sorted(self.session.readings)},
+        }
+        if self.construction.readings and not self.construction.recorded:
+            metadata[CONSTRUCTION] = self.construction.readings
+        self.note(EventType.AGENT_ACTIVATED, metadata)
 
     def note(self, event_type: EventType, metadata: dict[str, Any]) -> Awaitable[Any]:
         """Record a fact that concerns no code, such as an activation."""
@@ -729,10 +756,10 @@ class Incarnation:
         full[TICK] = self.session.tick
         if self.session.observations:
             full[OBSERVATIONS] = self.session.take_observations()
-        event = EventData(
+        event = new_event(
             id=self._ids.next(),
             type=event_type,
-            occurred_at=datetime.now(timezone.utc),
+            occurred_at=_now(timezone.utc),
             message_type=None if message is None else message.type_name,
             payload=None if message is None else message.data,
             metadata=full,

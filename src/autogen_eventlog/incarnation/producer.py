@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
+RANDOM = "random"
+"""The hash seed of a process to which none was given."""
+
 _FOREIGN_PACKAGES = ("autogen_core", "autogen_agentchat", "autogen_ext", "builtins", "abc", "typing")
 
 
@@ -22,6 +25,8 @@ class Producer:
     code_hash: str
     python: str
     hash_seed: str
+    string_hash: str
+    """How this process hashes a string: the same in two that order a set of strings in the same way."""
     worker: str = ""
 
     def differs(self, recorded: dict[str, Any]) -> bool:
@@ -41,6 +46,7 @@ def producer_of(agent: object, worker: str = "") -> Producer:
         code_hash=code_hash(cls),
         python=platform.python_version(),
         hash_seed=_hash_seed(),
+        string_hash=f"{hash('autogen-eventlog') & 0xFFFFFFFFFFFFFFFF:x}",
         worker=worker,
     )
 
@@ -68,10 +74,23 @@ def likely_cause(recorded: dict[str, Any] | None, now: Producer) -> str:
         causes.append(f"it was recorded under Python {recorded.get('python')} and runs under {now.python}")
     if causes:
         return "; ".join(causes)
-    unrecorded = "the handler depends on something that is not recorded (clock, random, files, shared objects)"
-    if now.hash_seed == "random" or recorded.get("hash_seed") != now.hash_seed:
-        return f"{unrecorded}, or on the order of a set or dict of strings (set PYTHONHASHSEED to the same number)"
-    return unrecorded
+    unrecorded = "the handler depends on something that is not recorded (files, the environment, shared objects)"
+    return f"{_other_order(recorded, now)}{unrecorded}"
+
+
+def _other_order(recorded: dict[str, Any], now: Producer) -> str:
+    """That strings are hashed otherwise, if they are, and what to do about it; ends in `, or`."""
+    seed = str(recorded.get("hash_seed"))
+    if recorded.get("string_hash") == now.string_hash or (
+        "string_hash" not in recorded and seed == now.hash_seed != RANDOM
+    ):
+        return ""
+    remedy = (
+        "it was random and can't be had again, so sort, and set PYTHONHASHSEED to the same number in every process"
+        if seed in (RANDOM, "None")
+        else f"set PYTHONHASHSEED={seed}, as there"
+    )
+    return f"a set of strings has another order here than in the process that recorded it ({remedy}), or "
 
 
 def _minor(version: str) -> str:
@@ -81,7 +100,7 @@ def _minor(version: str) -> str:
 def _hash_seed() -> str:
     if not sys.flags.hash_randomization:
         return "0"
-    return os.environ.get("PYTHONHASHSEED", "random")
+    return os.environ.get("PYTHONHASHSEED") or RANDOM
 
 
 def _source(cls: type) -> str:

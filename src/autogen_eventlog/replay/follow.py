@@ -74,13 +74,14 @@ async def follow(
 
 
 async def _feed(machine: Machine, events: AsyncIterator[RecordedEvent]) -> int:
-    for count in range(_FEED):
-        try:
-            machine.feed(await events.__anext__())
-        except StopAsyncIteration:
-            machine.finish()
+    count = 0
+    async for event in events:
+        machine.feed(event)
+        count += 1
+        if count == _FEED:
             return count
-    return _FEED
+    machine.finish()
+    return count
 
 
 def trail(session: Session, machine: Machine, free_until: int | None) -> None:

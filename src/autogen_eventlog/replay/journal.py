@@ -18,6 +18,8 @@ TICK: Final = "tick"
 OBSERVATIONS: Final = "observations"
 MORE: Final = "more"
 """Marks an `EffectRecorded` after which others of the same request follow (an item of a stream)."""
+READINGS: Final = "readings"
+"""In an activation's producer: the families of readings (`time`, `uuid`) that are recorded from there on."""
 
 _TIMER, _READING, _START, _FOREIGN = "t", "r", "s", "f"
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol, cast
 
 from autogen_eventlog.errors import UnsupportedEventLoop
 from autogen_eventlog.replay.generators import watch
+from autogen_eventlog.replay.reading import READER
 
 _ATTRIBUTE = "_autogen_eventlog_hooks"
 
@@ -63,9 +64,14 @@ class Hooks:
 def outside_context() -> contextvars.Context:
     """A copy of the current context that belongs to no session: what runs in it is not the agent's doing."""
     context = contextvars.copy_context()
-    if SESSION.get() is not None:
-        context.run(SESSION.set, None)
+    if SESSION.get() is not None or READER.get() is not None:
+        context.run(_leave)
     return context
+
+
+def _leave() -> None:
+    SESSION.set(None)
+    READER.set(None)
 
 
 def install(loop: asyncio.AbstractEventLoop) -> Hooks:

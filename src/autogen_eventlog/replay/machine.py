@@ -17,6 +17,7 @@ from autogen_eventlog.replay.journal import (
     INPUTS,
     MORE,
     OUTPUTS,
+    READINGS,
     Entry,
     ForeignWakeup,
     HandlerStarted,
@@ -40,6 +41,8 @@ class Mismatch(Exception):
         self.recorded = recorded
         self.produced = produced
         self.foreign = foreign
+        self.error: Exception | None = None
+        """What is raised in its place, where more is known than that nothing answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,8 @@ class Machine:
         self.tick = tick
         self.followed_by_order = False
         """Whether any part was."""
+        self.readings: frozenset[str] = frozenset()
+        """The families of readings that are recorded in the part that is being followed (see `recorded_by`)."""
         self._by_order = by_order
         self._order: _Order | None = None
         self.version = 0
@@ -109,6 +114,14 @@ class Machine:
         return self._complete and not self._entries
 
     # -- following ------------------------------------------------------------------------------------------------
+
+    def recorded_by(self, producer: dict[str, Any]) -> None:
+        """Say who recorded what comes next. An activation says so itself; before a first one, nobody is known."""
+        ordered = self._by_order is not None and self._by_order(producer)
+        self._order = _Order() if ordered else None
+        self.followed_by_order |= ordered
+        # A release that recorded fewer of them left the rest to the moment: so does its replay.
+        self.readings = frozenset(producer.get(READINGS) or ())
 
     def due(self, *, idle: bool) -> Input | None:
         """Take the next input, if it is due now. Notes, which concern no code, are passed on the way.
@@ -211,9 +224,7 @@ class Machine:
         """From here on, another process recorded, perhaps with other code or another Python."""
         if self._order is not None:
             self.tick = entry.tick
-        ordered = self._by_order is not None and self._by_order(entry.event.metadata.get("producer") or {})
-        self._order = _Order() if ordered else None
-        self.followed_by_order |= ordered
+        self.recorded_by(entry.event.metadata.get("producer") or {})
 
     def _mismatch(self, produced: str) -> Mismatch:
         entry = self._entries[0] if self._entries else None

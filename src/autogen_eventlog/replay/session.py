@@ -11,21 +11,31 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import hashlib
 import inspect
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
+from datetime import datetime, timezone
 from enum import Enum
+from random import Random
 from typing import Any, cast
 
 from autogen_eventlog.replay.journal import ForeignWakeup, Reading, TimerFired
 from autogen_eventlog.replay.loop import SESSION, install
 from autogen_eventlog.replay.machine import Machine, Mismatch
+from autogen_eventlog.replay.reading import READER, Scope
 
 DELIVERY: contextvars.ContextVar[Any] = contextvars.ContextVar("autogen_eventlog_delivery", default=None)
 """The delivery that the running code belongs to; tasks that a handler starts inherit it."""
 
 LOOP_TIME = "loop.time"
+
+MONOTONIC = "monotonic"
+"""The clock that is the loop's too."""
+
+_NANO = 1_000_000_000
 
 _PRUNE_AT = 64
 
@@ -33,7 +43,7 @@ _NOT_THE_AGENTS = ("", "asyncio", "autogen_core", "autogen_eventlog")
 """Packages whose coroutines stand round those of an agent."""
 
 _MANY_OBSERVATIONS = 1000
-"""An agent that only sleeps, in a background task, makes no events; what it does must not fill the memory."""
+"""An agent that only sleeps, or only looks at the clock, makes no events; what it does must not fill the memory."""
 
 
 class Mode(Enum):
@@ -93,7 +103,8 @@ class Session:
         self.loop = asyncio.get_running_loop()
         self.machine = machine
         self.mode = Mode.LIVE if machine is None else Mode.FOLLOWING
-        self.running = False
+        self.readings: frozenset[str] = frozenset()
+        """The families of readings that are recorded once live."""
         self.injecting = False
         self.abandoned = False
         """Whether the loop shuts down under it."""
@@ -102,13 +113,29 @@ class Session:
         self.observations: list[list[Any]] = []
         self.mismatch: Mismatch | None = None
         """What replay found wrong; the instance must not be used."""
+        self.hermetic = True
+        """Whether replay refuses what its code would do to files, sockets, processes …"""
+        self.before_replay: Callable[[Any], None] | None = None
+        """Told each delivery whose handler is about to be replayed, which it may refuse."""
         self.on_end: Callable[[], None] | None = None
         self.on_foreign: Callable[[str], None] | None = None
         """Told what woke the agent, or will, that is not recorded."""
         self.on_past_end: Callable[[], bool] = lambda: False
         """Asked when the code goes past the end of its journal: whether the session has gone live."""
         self.on_many_observations: Callable[[], None] | None = None
+        self.on_unsaid: Callable[[], None] | None = None
+        """Told after each callback for as long as readings wait for an event: there may be none to come."""
         self._tick: int = tick
+        self.generator: Random | None = None
+        """What code draws from that belongs to no delivery."""
+        self._runs = False
+        self._reads = False
+        self._unsaid = False
+        """Whether a reading waits for the next event to carry it."""
+        self._thread = threading.get_ident()
+        self._clocks: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
+        self._filled = 0
         self._hooks = install(self.loop)
         self._shift = 0.0
         self._now = 0.0
@@ -131,7 +158,17 @@ class Session:
     @property
     def inside(self) -> bool:
         """Whether what happens now is the agent's own doing or an injected input."""
-        return self.running or self.injecting
+        return self._runs or self.injecting
+
+    @property
+    def running(self) -> bool:
+        """Whether a callback of the agent is being run, by the caller: a thread may have the agent's context too."""
+        return self._runs and not self._reads and self.in_thread
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether the caller runs in the loop's thread."""
+        return threading.get_ident() == self._thread
 
     @property
     def quiet(self) -> bool:
@@ -142,6 +179,7 @@ class Session:
     def take_observations(self) -> list[list[Any]]:
         """What the loop did since the last event; the caller puts it into the next."""
         taken, self.observations = self.observations, []
+        self._unsaid = False
         return taken
 
     # -- the loop's side ------------------------------------------------------------------------------------------
@@ -150,7 +188,7 @@ class Session:
         self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
     ) -> asyncio.Handle:
         if self.mode is Mode.LIVE:
-            if not (self.running or self.injecting):
+            if not (self._runs or self.injecting):
                 self._wake_from_outside(callback, context)
             return self._schedule(callback, args, context)
         if self.mode is Mode.FOLLOWING:
@@ -197,8 +235,10 @@ class Session:
             otherwise: What a view sees that reads on after its last event.
         """
         if self.mode is Mode.LIVE:
-            value = read()
+            value = self._read(read)
             self.observations.append(Reading(kind, value, self._tick).observation())
+            self._unsaid |= kind != LOOP_TIME
+            self._bound_observations()
             return value
         if self.mode is Mode.ENDED:
             return read()
@@ -213,6 +253,68 @@ class Session:
             # Raised here, the agent's own code could catch it; the driver looks after each callback.
             self.mismatch = mismatch
             return otherwise
+
+    # -- what is different each time ------------------------------------------------------------------------------
+
+    def records(self, family: str) -> bool:
+        """Whether readings of a family belong to the record here. The code may go live by asking, as by reading."""
+        if self.mode is not Mode.FOLLOWING:
+            return self.mode is Mode.LIVE and family in self.readings
+        assert self.machine is not None
+        machine = self.machine
+        if machine.exhausted and self.mismatch is None and self.on_past_end():
+            return family in self.readings
+        return family in machine.readings
+
+    def seen(self, clock: str, nanoseconds: int) -> None:
+        """The agent was told what a clock says that has no date."""
+        if clock == MONOTONIC:
+            self._now = max(self._now, nanoseconds / _NANO)
+        else:
+            self._clocks[clock] = nanoseconds
+
+    def offset(self, clock: str, now: int) -> int:
+        """What is added to such a clock, live: the loop's own is the monotonic one."""
+        if clock == MONOTONIC:
+            return round(self._shift * _NANO)
+        if clock not in self._offsets:
+            # One more, since a clock that is read as a float may have been rounded up.
+            self._offsets[clock] = self._clocks[clock] - now + 1 if clock in self._clocks else 0
+        return self._offsets[clock]
+
+    @property
+    def clocks(self) -> dict[str, int]:
+        """What each such clock said last, for a snapshot."""
+        return {MONOTONIC: self.last_seen(MONOTONIC), **self._clocks}
+
+    def last_seen(self, clock: str) -> int:
+        """What such a clock said last."""
+        return round(self._now * _NANO) if clock == MONOTONIC else self._clocks.get(clock, 0)
+
+    @property
+    def moment(self) -> datetime:
+        """When the last event of the journal happened."""
+        last = None if self.machine is None else self.machine.last
+        return datetime.fromtimestamp(0, timezone.utc) if last is None else last.occurred_at
+
+    def filler(self, size: int) -> bytes:
+        """Bytes that follow from agent, version and how many were asked for before."""
+        version = 0 if self.machine is None else self.machine.version
+        self._filled += 1
+        return hashlib.shake_128(f"{self.stream} {version} {self._filled}".encode()).digest(size)
+
+    @property
+    def scope(self) -> Scope:
+        """The delivery that the running code belongs to."""
+        return DELIVERY.get() or self
+
+    def _read(self, read: Callable[[], Any]) -> Any:
+        """What is read in order to read is no reading of the agent's: replay asks for neither."""
+        before, self._reads = self._reads, True
+        try:
+            return read()
+        finally:
+            self._reads = before
 
     def create_task(self, coroutine: Coroutine[Any, Any, Any], name: str | None) -> asyncio.Task[Any]:
         task = AgentTask(coroutine, session=self, name=name)
@@ -241,11 +343,11 @@ class Session:
             callback(*args)
             return
         self._tick += 1
-        self.running = True
+        self._runs = True
         try:
             callback(*args)
         finally:
-            self.running = False
+            self._has_run()
 
     def _run_timer(self, number: int, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
         self._timers.pop(number, None)
@@ -253,14 +355,22 @@ class Session:
             callback(*args)
             return
         self.observations.append(TimerFired(number, self._tick).observation())
-        if len(self.observations) >= _MANY_OBSERVATIONS and self.on_many_observations is not None:
-            self.on_many_observations()
+        self._bound_observations()
         self._tick += 1
-        self.running = True
+        self._runs = True
         try:
             callback(*args)
         finally:
-            self.running = False
+            self._has_run()
+
+    def _has_run(self) -> None:
+        self._runs = False
+        if self._unsaid and self.on_unsaid is not None:
+            self.on_unsaid()
+
+    def _bound_observations(self) -> None:
+        if len(self.observations) >= _MANY_OBSERVATIONS and self.on_many_observations is not None:
+            self.on_many_observations()
 
     def leave_for_thread(self, function: Callable[..., object]) -> bool:
         """The agent hands work to a thread, whose end is not recorded. Replay must not do it (G4)."""
@@ -270,6 +380,22 @@ class Session:
         elif self.mode is Mode.FOLLOWING and self.machine is not None and self.mismatch is None:
             self.mismatch = self.machine.unanswerable(f"a thread that runs {name}")
         return self.mode is not Mode.FOLLOWING
+
+    def refuse(self, what: str, error: Callable[[int], Exception]) -> Exception:
+        """The code does in replay what must not be done again (G4). Raised there, it could be caught; the driver looks.
+
+        Args:
+            error: What is to be said, for the version that the journal is on the way to.
+        """
+        assert self.machine is not None
+        if self.in_thread:
+            mismatch = self.machine.unanswerable(what)
+        else:  # the journal is the loop's thread's to look at
+            mismatch = Mismatch(self.machine.version, "nothing that answers it", what, foreign=True)
+        mismatch.error = error(mismatch.version)
+        if self.mismatch is None:
+            self.mismatch = mismatch
+        return error(mismatch.version)  # another one: what the agent's code is given comes with its frames
 
     def _wake_from_outside(self, callback: Callable[..., object], context: contextvars.Context) -> None:
         woken: Any = getattr(callback, "__self__", None)
@@ -294,8 +420,11 @@ class Session:
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], delivery: object) -> asyncio.Task[Any]:
         """Start agent code in a task of its own, in the agent's context."""
+        if self.mode is Mode.FOLLOWING and self.before_replay is not None:
+            self.before_replay(delivery)
         context = contextvars.copy_context()
         context.run(SESSION.set, self)
+        context.run(READER.set, self)
         context.run(DELIVERY.set, delivery)
         task: list[asyncio.Task[Any]] = []
         self.inject(lambda: task.append(context.run(self.create_task, coroutine, None)))
@@ -334,7 +463,7 @@ class Session:
         return True
 
     def _run(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
-        self.running = True
+        self._runs = True
         try:
             context.run(callback, *args)
         except (SystemExit, KeyboardInterrupt):
@@ -342,7 +471,7 @@ class Session:
         except BaseException as error:
             self.loop.call_exception_handler({"message": f"Exception in callback {callback!r}", "exception": error})
         finally:
-            self.running = False
+            self._has_run()
 
     # -- changes of mode ------------------------------------------------------------------------------------------
 
@@ -412,6 +541,8 @@ class Session:
         """
         self._stands = True
         self._kept = [task for task in self._tasks if not task.done()]
+        if self.mismatch is not None and self.mismatch.error is not None:
+            _say_nothing_of([task for task in self._tasks if task.done()])
         not_begun = {id(handle) for handle, _, _, _ in self._queue}
         for task in self._kept:
             _take_out(task, begun=id(task.first_step) not in not_begun)
@@ -440,6 +571,13 @@ def _take_out(task: AgentTask, *, begun: bool) -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     if not begun:
         cast("Any", task.get_coro()).close()  # so nothing of it runs
+
+
+def _say_nothing_of(tasks: list[AgentTask]) -> None:
+    """What ended in a replay that was refused, perhaps with that refusal, is told by the refusal alone."""
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
 
 
 def _never_run(arguments: tuple[Any, ...]) -> None:

@@ -42,7 +42,7 @@ class Snapshotting:
         if self._every is None or self._unfit or appender is None or appender.version - self._last < self._every:
             return False
         agent = incarnation.agent
-        return agent is not None and has_own_state(agent) and incarnation.live and incarnation.quiet
+        return agent is not None and has_own_state(agent) and incarnation.live and _at_rest(incarnation)
 
     async def take(self, incarnation: Incarnation, appender: StreamAppender | None, gate: asyncio.Lock) -> None:
         """Take one; new deliveries wait while the agent's state is read and proven."""
@@ -50,7 +50,7 @@ class Snapshotting:
         assert agent is not None and appender is not None and self._every is not None
         version, self._last = appender.version, appender.version
         async with gate:
-            if appender.version != version or not incarnation.quiet:
+            if appender.version != version or not _at_rest(incarnation):
                 self._last = version - self._every
                 return
             state, clock = await self._read(agent), counters(incarnation)
@@ -106,3 +106,8 @@ class Snapshotting:
         logger.warning(
             "%s: no snapshots are taken of this agent, it is restored by replay alone: %s", self._stream, why
         )
+
+
+def _at_rest(incarnation: Incarnation) -> bool:
+    """Whether nothing is under way, and nothing has happened that only the next event will tell."""
+    return incarnation.quiet and not incarnation.session.observations

@@ -41,6 +41,7 @@ def counters(incarnation: Incarnation) -> dict[str, Any]:
         "tick": incarnation.session.tick,
         "timers": incarnation.session.timers_armed,
         "effects": incarnation.effects_asked,
+        "clocks": incarnation.session.clocks,
     }
 
 
@@ -54,7 +55,9 @@ def restore_counters(incarnation: Incarnation, machine: Machine, snapshot: Snaps
         machine.tick = int(snapshot.metadata["tick"])
         incarnation.session.timers_armed = int(snapshot.metadata["timers"])
         incarnation.effects_asked = int(snapshot.metadata["effects"])
-    except (KeyError, TypeError, ValueError) as error:
+        for clock, nanoseconds in snapshot.metadata.get("clocks", {}).items():
+            incarnation.session.seen(clock, int(nanoseconds))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         where = f"snapshot of stream {snapshot.stream!r} at version {snapshot.version}"
         raise PayloadCorrupt(where, f"its clock is missing ({error!r})") from None
     machine.version = snapshot.version
