@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import autogen_eventlog
-from autogen_eventlog import audit, codec, errors, projections
+from autogen_eventlog import audit, codec, distributed, errors, projections
 from autogen_eventlog.postgres import records, writer
 from autogen_eventlog.runtime.redelivery import Redelivery
 
@@ -42,6 +42,7 @@ RECORDS = (
     audit.MessageRecord,
     audit.EffectRecord,
     audit.Activity,
+    audit.Holding,
     audit.Statistics,
     writer.WriterStatistics,
     Redelivery,
@@ -65,6 +66,11 @@ def public() -> dict[str, list[Any]]:
         "`log.audit`": [audit.Audit],
         "Records": list(RECORDS),
         "From `autogen_eventlog.codec`": exported(codec),
+        "From `autogen_eventlog.distributed`": [
+            one
+            for one in exported(distributed)
+            if not is_error(one) and getattr(one, "__name__", "") not in autogen_eventlog.__all__
+        ],
         "From `autogen_eventlog.projections`": [one for one in exported(projections) if not is_error(one)],
     }
 
@@ -265,7 +271,7 @@ def one_line(text: str) -> str:
 
 def error_classes() -> list[type[Exception]]:
     """All of them, in order of the source."""
-    every = [*vars(errors).values(), *exported(projections)]
+    every = [*vars(errors).values(), *exported(projections), *exported(distributed)]
     return [one for one in every if is_error(one) and issubclass(one, errors.EventLogError) and one.__name__[0] != "_"]
 
 
@@ -275,7 +281,8 @@ def errors_page() -> str:
         GENERATED,
         "# Errors\n",
         "All derive from `EventLogError`, and are imported from `autogen_eventlog.errors` (those of projections from "
-        "`autogen_eventlog.projections`). What an error says is built "
+        "`autogen_eventlog.projections`, those of the state service from `autogen_eventlog.distributed`). What an error "
+        "says is built "
         "from its fields, which are attributes, so that a program need not parse the text. The text names what to do.\n",
         table(
             ("error", "when"),

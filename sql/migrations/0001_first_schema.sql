@@ -104,6 +104,19 @@ CREATE TABLE stream (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 
+-- Which agent types of event-sourced workers are subscribed to which topics: whom a publication is for, also while no
+-- worker has the type. prefix: topic_type is the beginning of the topics' types.
+-- created_at: what was published before is for others. stale_at: a worker has registered the type since, and not (yet)
+-- subscribed it again. Times are the database's clock.
+CREATE TABLE subscription (
+    agent_type text COLLATE "C" NOT NULL,
+    topic_type text COLLATE "C" NOT NULL,
+    prefix boolean NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    stale_at timestamptz,
+    PRIMARY KEY (agent_type, topic_type, prefix)
+);
+
 -- One row per process that has opened the log for writing (G6).
 -- lock_key: second key of the session advisory lock (hashtext(schema), lock_key) that the process holds while it lives.
 -- Times are the database's clock. stopped_at: closed in good order.
@@ -130,6 +143,9 @@ CREATE TABLE worker (
 -- Locks: the streams' rows in `stream`, by the UPDATE, in order of id as the index gives them. (Two writers with the same
 -- streams, one of them stale, should the order ever differ: deadlock is an error that the writer tries again after.)
 -- Indexes: stream_pkey.
+--
+-- A batch of one stream, as a single caller makes it, takes a short path with the same rules (a quarter less of the
+-- server's time); what it doesn't store, the rest of the function refuses.
 --
 -- The check is the UPDATE itself: it waits for whoever holds the row, then looks at epoch and version again.
 -- Position = base + (transaction number << 20) + ordinal: no lock, no sequence. A reader that stays below
@@ -165,17 +181,67 @@ AS $$
 DECLARE
     transaction_number CONSTANT bigint := pg_current_xact_id()::text::bigint;
     clock CONSTANT timestamptz := clock_timestamp();
-    streams CONSTANT text[] := ARRAY(SELECT e.stream FROM unnest(events) AS e GROUP BY e.stream);
+    size CONSTANT bigint := cardinality(events);
+    only_stream CONSTANT text := (events[1]).stream;
+    only_epoch CONSTANT bigint := (events[1]).epoch;
+    expected CONSTANT bigint := (events[1]).version - 1;
+    streams text[];
     stored bigint;
     said record;
 BEGIN
-    IF cardinality(events) >= 1 << 20 THEN
-        RAISE EXCEPTION 'a batch of % events is too large', cardinality(events)
-            USING ERRCODE = 'EL004', DETAIL = json_build_object('events', cardinality(events))::text;
+    IF size >= 1 << 20 THEN
+        RAISE EXCEPTION 'a batch of % events is too large', size
+            USING ERRCODE = 'EL004', DETAIL = json_build_object('events', size)::text;
     END IF;
 
-    -- Whoever raises the base locks the whole of `stream`. We wait for that before this statement's snapshot is taken,
-    -- because the tables of a plan are locked first; so the base read here is the raised one.
+    -- In both paths: whoever raises the base locks the whole of `stream`. We wait for that before the snapshot of the
+    -- statement with the UPDATE is taken, because the tables of a plan are locked first; so the base that it reads is the
+    -- raised one.
+
+    -- From one version of a stream to another of it in as many events: nothing else has room between them.
+    IF (events[size]).stream = only_stream AND (events[size]).version = expected + size THEN
+        UPDATE stream AS s
+        SET
+            version = expected + size,
+            position = b.base + (transaction_number << 20) + size,
+            recorded_at = greatest(s.recorded_at, clock)
+        FROM position_base AS b
+        WHERE
+            s.id = only_stream AND s.epoch = only_epoch AND s.version = expected
+            AND s.position <= b.base + (transaction_number << 20)
+        RETURNING s.position, s.recorded_at INTO last_position, recorded_at;
+        IF FOUND THEN
+            batch_position := last_position - size;
+            INSERT INTO event (
+                version, position, recorded_at, epoch, id, occurred_at, delivery, call, stream, type, sender, recipient,
+                topic, message_id, message_type, outcome, cause, correlation, metadata, payload
+            )
+            SELECT
+                e.version, append.batch_position + e.ordinal, append.recorded_at, e.epoch, e.id, e.occurred_at,
+                nullif(e.delivery, 0), nullif(e.call, 0), e.stream, e.type, e.sender, e.recipient,
+                e.topic, e.message_id, e.message_type, e.outcome, e.cause, e.correlation, e.metadata, e.payload
+            FROM unnest(events) WITH ORDINALITY AS e (
+                version, epoch, id, occurred_at, delivery, call, stream, type, sender, recipient,
+                topic, message_id, message_type, outcome, cause, correlation, metadata, payload, ordinal
+            )
+            WHERE e.stream = only_stream AND e.epoch = only_epoch AND e.version = expected + e.ordinal;
+            GET DIAGNOSTICS stored = ROW_COUNT;
+            IF stored < size THEN
+                RAISE EXCEPTION 'events of stream % are not consecutive under one epoch', only_stream
+                    USING ERRCODE = 'EL004', DETAIL = json_build_object('stream', only_stream)::text;
+            END IF;
+            stream := only_stream;
+            epoch := only_epoch;
+            accepted := true;
+            first_ordinal := 1;
+            last_version := expected + size;
+            batch_recorded_at := clock;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END IF;
+
+    streams := ARRAY(SELECT e.stream FROM unnest(events) AS e GROUP BY e.stream);
     RETURN QUERY
     WITH asked AS (
         SELECT
@@ -548,6 +614,9 @@ CREATE INDEX event_position ON event (position);
 
 -- A time range over all streams: audit by minute, position_at. Grows at its right edge only.
 CREATE INDEX event_recorded_at ON event (recorded_at);
+
+-- What instances that had lost their agent tried to record.
+CREATE INDEX event_refused ON event (recipient, position) WHERE type = 'WritesRefused';
 
 -- The few events by which a stream does not continue from the version before: read with every stream.
 CREATE INDEX event_restored ON event (stream, version) WHERE type IN ('StreamRestored', 'StreamForked');

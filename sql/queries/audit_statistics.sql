@@ -1,7 +1,7 @@
 -- The log as a whole, from the streams' heads: agents, events, first and last time, last position, live workers, bytes
 -- on disk of the log's partitions. Reads `stream` once. Index: event_recorded_at.
 SELECT
-    count(*) FILTER (WHERE s.version > 0 AND left(s.id, 9) <> '$runtime/'),
+    count(*) FILTER (WHERE s.version > 0 AND left(s.id, 1) <> '$'),
     coalesce(sum(s.version), 0)::bigint,
     (SELECT min(e.recorded_at) FROM event AS e),
     max(s.recorded_at),

@@ -1,5 +1,8 @@
 """Event sourcing for Microsoft AutoGen agents: record, restore by replay, query the audit log."""
 
+from typing import TYPE_CHECKING, Any
+
+from autogen_eventlog.effects import effect, effect_of
 from autogen_eventlog.errors import EventLogError
 from autogen_eventlog.events import EventData, EventType, Outcome, RecordedEvent
 from autogen_eventlog.log import EventLog
@@ -7,14 +10,35 @@ from autogen_eventlog.runtime.handler import EventLogHandler
 from autogen_eventlog.runtime.in_process import EventSourcedAgentRuntime
 from autogen_eventlog.runtime.reports import RestoreReport
 
+if TYPE_CHECKING:
+    from autogen_eventlog.distributed import (
+        EventSourcedGrpcWorkerAgentRuntime,
+        EventSourcedGrpcWorkerAgentRuntimeHost,
+    )
+
+_DISTRIBUTED = ("EventSourcedGrpcWorkerAgentRuntime", "EventSourcedGrpcWorkerAgentRuntimeHost")
+"""Imported when they are used, so that a program without gRPC never loads it."""
+
 __all__ = [
     "EventData",
     "EventLog",
     "EventLogError",
     "EventLogHandler",
     "EventSourcedAgentRuntime",
+    "EventSourcedGrpcWorkerAgentRuntime",
+    "EventSourcedGrpcWorkerAgentRuntimeHost",
     "EventType",
     "Outcome",
     "RecordedEvent",
     "RestoreReport",
+    "effect",
+    "effect_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DISTRIBUTED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from autogen_eventlog import distributed
+
+    return getattr(distributed, name)

@@ -251,6 +251,20 @@ class NotRestorable(_Fielded):
 
 
 @dataclass(eq=False)
+class UnrecordedEffect(NotRestorable):
+    """Replayed, the agent's own code reached for a file, a socket, a process, …, which no log answers. It was not done (G4)."""
+
+    delivery: int | None = None
+    """The delivery whose code did it (None: the making of the instance, or what a handler had left behind)."""
+    kind: str = ""
+    """What it reached for: `files`, `the network`, `processes` …"""
+    call: str = ""
+    """The call, with its path, host or command."""
+    place: str = ""
+    """Where the agent's code makes it: `path:line in function`."""
+
+
+@dataclass(eq=False)
 class UnknownStream(_Fielded):
     """The log holds no event of this agent (at the asked point)."""
 
@@ -375,6 +389,19 @@ class RecordedFailure(_Fielded):
 
 
 @dataclass(eq=False)
+class MessageNotDelivered(_Fielded):
+    """The runtime was stopped before a message reached its agent. The log holds it."""
+
+    recipient: str
+
+    def message(self) -> str:
+        return (
+            f"the runtime was stopped before a message reached {self.recipient}. It is in the log (log.audit.undelivered): "
+            "deliver it with redeliver() once the runtime is started again, or send it again"
+        )
+
+
+@dataclass(eq=False)
 class InstanceEnded(_Fielded):
     """An instance that is no longer the agent (stopped, replaced, viewed, fenced) tried to act."""
 
@@ -384,4 +411,82 @@ class InstanceEnded(_Fielded):
         return (
             f"stream {self.stream!r}: this instance is no longer the agent (it was stopped, replaced, or is a view of "
             "the past), so nothing of it is recorded and nothing leaves. Ask the runtime for the agent by its id"
+        )
+
+
+# -- distributed workers ------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class HostUnavailable(_Fielded):
+    """AutoGen's host could not be reached within the bound."""
+
+    address: str
+    waited_seconds: float
+    problem: str
+
+    def message(self) -> str:
+        return (
+            f"host {self.address} was not reached within {self.waited_seconds:g} s: {self.problem}. "
+            "Check the address and that the host runs"
+        )
+
+
+@dataclass(eq=False)
+class AgentTypeTaken(_Fielded):
+    """Another worker holds an agent type at the host, and did not give it up within the bound."""
+
+    agent_type: str
+    waited_seconds: float
+    problem: str
+
+    def message(self) -> str:
+        return (
+            f"agent type {self.agent_type!r} was not registered: the host kept refusing for {self.waited_seconds:g} s: "
+            f"{self.problem}. A host lets one worker have a type: stop the other one, or give this one another type"
+        )
+
+
+@dataclass(eq=False)
+class MessageTooLarge(_Fielded):
+    """A message is larger than the connection takes. It was not sent; everything else goes on."""
+
+    what: str
+    size: int
+    limit: int
+
+    def message(self) -> str:
+        return (
+            f"{self.what}: {self.size} bytes are more than the {self.limit} that the connection takes. Raise "
+            "grpc.max_send_message_length and grpc.max_receive_message_length in extra_grpc_config of the workers and the host"
+        )
+
+
+@dataclass(eq=False)
+class Undeliverable(_Fielded):
+    """A message reached no agent within the bound, or the worker of the agent died and no other took its place."""
+
+    recipient: str
+    waited_seconds: float
+    problem: str
+
+    def message(self) -> str:
+        return (
+            f"no answer from {self.recipient} within {self.waited_seconds:g} s: {self.problem}. "
+            "Start a worker that registers its type and send again"
+        )
+
+
+@dataclass(eq=False)
+class WorkerUnreachable(_Fielded):
+    """The worker that has an agent did not answer a question about it, or there is none that could."""
+
+    agent: str
+    waited_seconds: float
+    problem: str
+
+    def message(self) -> str:
+        return (
+            f"agent {self.agent}: no answer in {self.waited_seconds:.1f} s: {self.problem}. Nothing has changed as far as "
+            "is known here. Start a worker that registers its type, or ask again when its worker answers"
         )

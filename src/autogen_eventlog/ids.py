@@ -12,6 +12,12 @@ from autogen_eventlog.errors import NotEncodable
 RUNTIME_STREAM_PREFIX = "$runtime/"
 """Streams of runtimes, for what concerns no single agent. An agent type can't begin with `$`, so none can collide."""
 
+STATE_STREAM_PREFIX = "$state/"
+"""Streams of what the state service keeps for agents that keep nothing themselves: `$state/<agent's id>`."""
+
+FIRST_AGENT = "%"
+"""Comes before every agent's id and after every other stream's, which begins with `$`, in the order of the log."""
+
 
 class EventIds:
     """Unique event ids, cheaply: 64 random bits for the process, then a counter.

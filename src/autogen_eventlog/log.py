@@ -24,6 +24,8 @@ from autogen_eventlog.postgres.records import StreamHead, WorkerRecord
 from autogen_eventlog.postgres.schema import prepare
 from autogen_eventlog.postgres.session import EnsureServer
 from autogen_eventlog.postgres.snapshots import Snapshots
+from autogen_eventlog.postgres.states import States
+from autogen_eventlog.postgres.subscriptions import Subscriptions
 from autogen_eventlog.postgres.writer import Writer, WriterStatistics
 
 DSN_VARIABLE = "EVENTLOG_DSN"
@@ -54,8 +56,11 @@ class EventLog:
         store: dict[str, Any] = {"unavailable_after": unavailable_after, "ensure_server": ensure_server}
         self.reader = Reader(dsn, schema, **store)
         self.snapshots = Snapshots(self.reader.pool)
+        self.subscriptions = Subscriptions(self.reader.pool)
         self.audit = Audit(self.reader.pool, self.codec)
         """Questions to the log: messages, deliveries in flight, what was sent and reached nobody."""
+        self.states = States(dsn, schema, **store)
+        """What the state service keeps; see `autogen_eventlog.distributed`."""
         self._writer = Writer(dsn, schema, max_pending_bytes=max_pending_bytes, **store)
         self._ownership = Ownership(dsn, schema, lease=lease, **store)
         self._writing = False
@@ -115,6 +120,7 @@ class EventLog:
     async def _opened(self) -> AsyncGenerator[None]:
         async with self._stack:
             await self._stack.enter_async_context(self.reader)
+            await self._stack.enter_async_context(self.states)
             try:
                 yield
             finally:

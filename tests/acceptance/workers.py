@@ -18,7 +18,10 @@ class Worker:
     """`programs.worker` in a process of its own. Use it as an async context manager; it is killed at the end."""
 
     def __init__(self, dsn: str, *settings: float) -> None:
-        self._arguments = ["-m", "tests.acceptance.programs.worker", dsn, *map(str, settings)]
+        self._run("worker", dsn, *settings)
+
+    def _run(self, program: str, *arguments: object) -> None:
+        self._arguments = ["-m", f"tests.acceptance.programs.{program}", *map(str, arguments)]
         self._process: asyncio.subprocess.Process | None = None
         self._said: list[dict[str, Any]] = []
 
@@ -73,3 +76,10 @@ class Worker:
         if self.process.returncode is None:
             self.process.kill()
         await self.process.communicate()
+
+
+class Remote(Worker):
+    """`programs.remote` in a process of its own: a host, or a worker of the distributed runtime."""
+
+    def __init__(self, role: str, *arguments: object) -> None:
+        self._run("remote", role, *arguments)

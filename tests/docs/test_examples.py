@@ -70,6 +70,31 @@ def test_time_travel_shows_both_branches(dsn: str, tmp_path: Path) -> None:
     assert said["orders (current)"].strip() == "1 pear, 30 plum"
 
 
+def test_a_stateless_workflow_survives_its_worker(dsn: str, tmp_path: Path) -> None:
+    ended = run("stateless_workflow.py", "--dsn", dsn, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    said = ended.stdout.splitlines()
+    assert said.index("worker 1: pack: begun, after reserve, charge") < said.index(
+        "worker 1: ended by kill -9, in the middle of pack"
+    )
+    assert "worker 1: pack: done and saved" not in said
+    assert "worker 2: pack: begun, after reserve, charge" in said
+    assert "The order went through reserve, charge, pack, ship." in said
+    assert said[-1] == "Everything was as it should be."
+    assert "Traceback" not in ended.stderr  # gRPC's own library may say there that a connection was closed
+
+
+def test_a_stateless_workflow_brings_its_own_postgres_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    ended = run("stateless_workflow.py", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert working_in(tmp_path) == set()
+
+
 def test_every_example_is_run_here() -> None:
     this = Path(__file__).read_text("utf-8")
     programs = {path.name for path in EXAMPLES.glob("*.py")} - LIBRARIES

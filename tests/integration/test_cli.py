@@ -6,9 +6,10 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -322,6 +323,24 @@ def test_workers_are_listed_and_looking_makes_none(cli: Cli) -> None:
     assert len(cli.lines("workers")) == 1
 
 
+def test_workers_are_listed_with_what_they_own(cli: Cli) -> None:
+    async def owning(log: Log) -> None:
+        for name in ("clerk/1", "clerk/2", "boss/1"):
+            await (await log.agent(name)).handled()
+        await log.store.ownership.claim("clerk/2")
+        await log.runtime()
+        [worker] = await asyncio.to_thread(cli.lines, "workers", "--alive")
+        assert (worker["agents"], worker["owns"], worker["epoch"]) == ({"boss": 1, "clerk": 2}, 3, 2)
+        assert 0 <= worker["lag_seconds"] < 60 and worker["alive"] is True
+        text = await asyncio.to_thread(cli.text, "workers")
+        assert "boss 1, clerk 2" in text and "alive" in text
+
+    record(cli.dsn, owning)
+    [worker] = cli.lines("workers")
+    assert (worker["agents"], worker["owns"], worker["epoch"], worker["lag_seconds"]) == ({}, 0, 0, None)
+    assert cli.lines("workers", "--alive") == []
+
+
 def test_an_empty_log_has_nothing_to_show(cli: Cli) -> None:
     for command in ("agents", "messages", "tail", "workers", "in-flight", "undelivered"):
         assert cli.lines(command) == []
@@ -403,6 +422,50 @@ def test_the_embedded_log_is_used_where_no_dsn_is_given(tmp_path: Path, monkeypa
     assert runner.invoke(app, [*where, "init"]).exit_code == 0
     result = runner.invoke(app, [*where, "--json", "stats"])
     assert json.loads(result.stdout)["events"] == 0
+
+
+# -- programs that run until they are stopped (those that do: tests/acceptance/test_programs.py) ---------------------
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """An address that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_an_address_that_is_taken_or_none_is_refused_by_name(cli: Cli, taken: str) -> None:
+    nowhere = ["worker", "os:getcwd", "--host", "127.0.0.1:1", "--connect-timeout", "0.1"]
+    for arguments in (
+        ["host", "--address", taken],
+        ["host", "--plain", "--address", taken],
+        [*nowhere, "--health", taken],
+    ):
+        assert cli.refused(*arguments) == f"eventlog: {taken} can't be listened on: Address already in use\n"
+    for arguments in (["host", "--address", "50051"], [*nowhere, "--health", "8080"]):
+        assert "is no address: give ADDRESS:PORT" in cli.refused(*arguments)
+    assert "needs a port" in cli.refused("host", "--plain", "--address", "127.0.0.1:0")
+    assert "can't be listened on" in cli.refused("host", "--address", "nowhere.invalid:1")
+    assert "127.0.0.1:1 was not reached within 0.1 s" in cli.refused(*nowhere)
+
+
+@pytest.mark.parametrize(
+    ("register", "said"),
+    [
+        ("missing.shop:register", "ModuleNotFoundError: No module named 'missing'"),
+        ("os:missing", "has no attribute 'missing'"),
+        ("os:environ", "it is a _Environ, not a function"),
+        ("os", "give MODULE:FUNCTION"),
+    ],
+)
+def test_a_worker_without_a_program_is_refused_by_name(cli: Cli, register: str, said: str) -> None:
+    refused = cli.refused("worker", register)
+    assert refused.startswith(f"eventlog: {register!r}: ") and said in refused and len(refused.splitlines()) == 1
+
+
+def test_a_worker_that_does_not_answer_is_not_healthy(cli: Cli, taken: str) -> None:
+    assert "no worker tells its health at 127.0.0.1:1: " in cli.refused("health", "127.0.0.1:1")
+    assert "no worker tells its health at nonsense:x" in cli.refused("health", "nonsense:x")
 
 
 # -- state as of then -----------------------------------------------------------------------------------------------

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -28,7 +26,6 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, EventType
 from autogen_eventlog.errors import InstanceEnded
 from autogen_eventlog.incarnation.boundary import Boundary
-from autogen_eventlog.replay.loop import SESSION
 
 REQUESTED = EventType.EFFECT_REQUESTED
 TOOLS = AgentId("tools", "one")
@@ -226,7 +223,7 @@ async def test_a_crash_between_request_and_result_is_said_to_the_model(dsn: str)
         runtime.start()
         sending = asyncio.create_task(runtime.send_message(Text("go"), HELPER))
         await started.wait()
-        shell = runtime._shells[HELPER]
+        shell = runtime._agents.shells[HELPER]
         assert shell.incarnation is not None
         await shell.incarnation.durable
         shell.incarnation.end()  # what is in memory is lost, as at a kill
@@ -301,7 +298,7 @@ async def test_tools_that_are_the_agents_own_state_run_again_in_replay(dsn: str)
 
 async def at_rest(runtime: EventSourcedAgentRuntime, agent: AgentId) -> None:
     """Wait for the handlers that a recovered agent continues."""
-    incarnation = runtime._shells[agent].incarnation
+    incarnation = runtime._agents.shells[agent].incarnation
     assert incarnation is not None
     running = [delivery.done for delivery in incarnation.deliveries.values()]
     if running:
@@ -312,7 +309,7 @@ async def test_an_unknown_outcome_is_asked_again_where_the_handler_says_so(dsn: 
     first, second = Counter(), Counter()
     async with running(dsn, tools(first)) as runtime:
         await runtime.send_message(call(1, 1), TOOLS)
-        requested = [event.version async for event in runtime._around.log.read(TOOLS) if event.type is REQUESTED]
+        requested = [event.version async for event in runtime._agents.log.read(TOOLS) if event.type is REQUESTED]
         # What followed the request is left behind: to the agent it is as if the process had ended there.
         await runtime.restore(TOOLS, version=requested[0])
         await at_rest(runtime, TOOLS)
@@ -337,25 +334,6 @@ async def test_a_registered_instance_is_viewed_with_the_client_that_it_has(dsn: 
         await runtime.stop_when_idle()
 
 
-@pytest.fixture
-def recorded_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AgentChat draws ids and times for its messages by itself; until those are recorded, this does it."""
-
-    def drawn(kind: str, read: Callable[[], str]) -> str:
-        session: Any = SESSION.get()
-        return read() if session is None else session.reading(kind, read, read())
-
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return datetime.fromisoformat(drawn("datetime.now", lambda: datetime.now(tz).isoformat()))
-
-    draw = uuid.uuid4
-    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(drawn("uuid.uuid4", lambda: str(draw()))))
-    monkeypatch.setattr("autogen_agentchat.messages.datetime", Clock)
-
-
-@pytest.mark.usefixtures("recorded_draws")
 async def test_an_assistant_in_agentchats_container_is_recovered_without_its_model(dsn: str) -> None:
     """E20, as in a team: `ChatAgentContainer` is what AgentChat registers."""
 

@@ -310,7 +310,7 @@ async def until_delivered(log: EventLog, agent: AgentId, count: int = 1) -> None
 
 
 async def is_restoring(runtime: EventSourcedAgentRuntime, agent: AgentId) -> bool:
-    return runtime._shells[agent]._gate.locked()  # pyright: ignore[reportPrivateUsage] - nothing public shows it
+    return runtime._agents.shells[agent]._gate.locked()  # pyright: ignore[reportPrivateUsage] - nothing public shows it
 
 
 async def test_a_restore_waits_for_running_deliveries_but_not_for_ever(

@@ -117,7 +117,7 @@ class History:
 
     async def rest(self) -> None:
         async def at_rest() -> bool:
-            shells = [self.runtime._shells[agent] for agent in AGENTS if agent in self.runtime._shells]
+            shells = [self.runtime._agents.shells[agent] for agent in AGENTS if agent in self.runtime._agents.shells]
             return all(shell.incarnation is None or shell.incarnation.quiet for shell in shells) and (
                 not await self.log.audit.in_flight()
             )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -19,6 +23,8 @@ from autogen_eventlog.cli.forms import stored
 from autogen_eventlog.cli.group import shared_first
 from autogen_eventlog.cli.output import printable
 from autogen_eventlog.cli.restoring import attribute, attributes_of
+from autogen_eventlog.cli.seed import SEED, fix_hash_seed
+from autogen_eventlog.cli.stopping import stop_signals, unless
 from autogen_eventlog.cli.times import iso, parse_time, shown
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import InvalidPoint
@@ -217,3 +223,56 @@ def test_every_command_shows_its_help(name: str) -> None:
     result = CliRunner().invoke(app, ["--help"] if name == "eventlog" else [name, "--help"])
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Example: eventlog" in result.stdout
+
+
+# -- programs that run until they are stopped -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "runs_anew"), [(None, True), ("", True), ("7", False), ("random", False)])
+def test_a_program_is_run_anew_with_a_seed_if_it_has_none(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, runs_anew: bool
+) -> None:
+    anew: list[tuple[str, list[str], str]] = []
+
+    def execve(path: str, argv: list[str], env: dict[str, str]) -> None:
+        anew.append((path, argv, env[SEED]))
+
+    monkeypatch.setattr(os, "execve", execve)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "autogen_eventlog", "worker"])
+    monkeypatch.delenv(SEED, raising=False)
+    if given is not None:
+        monkeypatch.setenv(SEED, given)
+    fix_hash_seed()
+    expected = (sys.executable, [sys.executable, "-m", "autogen_eventlog", "worker"], "0")
+    assert anew == ([expected] if runs_anew else [])
+
+
+async def test_the_first_signal_asks_and_leaves_the_second_to_the_system() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_signals() as told:
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.wait_for(told.wait(), 10)
+        assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+async def test_what_is_under_way_ends_when_it_is_told_to() -> None:
+    told, ends = asyncio.Event(), list[str]()
+
+    async def work(name: str) -> None:
+        try:
+            if name == "long":
+                await asyncio.Event().wait()
+        finally:
+            ends.append(name)
+
+    assert await unless(told, work("short")) is True
+    asyncio.get_running_loop().call_soon(told.set)
+    assert await unless(told, work("long")) is False
+    assert ends == ["short", "long"]
+
+    async def fails() -> None:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await unless(asyncio.Event(), fails())

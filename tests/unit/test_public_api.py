@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import autogen_eventlog
-from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, errors, projections
+from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, distributed, errors, projections
 from autogen_eventlog.audit import Audit
+from autogen_eventlog.distributed import AgentStateClient
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -22,10 +23,28 @@ PUBLIC = [
     "EventLogError",
     "EventLogHandler",
     "EventSourcedAgentRuntime",
+    "EventSourcedGrpcWorkerAgentRuntime",
+    "EventSourcedGrpcWorkerAgentRuntimeHost",
     "EventType",
     "Outcome",
     "RecordedEvent",
     "RestoreReport",
+    "effect",
+    "effect_of",
+]
+
+DISTRIBUTED = [
+    "AgentStateClient",
+    "EventSourcedGrpcWorkerAgentRuntime",
+    "EventSourcedGrpcWorkerAgentRuntimeHost",
+    "StateConflict",
+    "StateRefused",
+    "StateServiceError",
+    "StateServiceUnavailable",
+    "StateTooLarge",
+    "StoredState",
+    "WorkerHealth",
+    "state_stream",
 ]
 
 INTERNAL = {
@@ -60,14 +79,16 @@ NOT_YET_SAID = {
 
 
 def error_classes() -> dict[str, type[Exception]]:
-    every = {**vars(errors), **{name: getattr(projections, name) for name in projections.__all__}}
+    every = dict(vars(errors))
+    for module in (projections, distributed):
+        every |= {name: getattr(module, name) for name in module.__all__}
     found = {name: one for name, one in every.items() if isinstance(one, type) and not name.startswith("_")}
     return {name: one for name, one in found.items() if issubclass(one, Exception)}
 
 
 def methods() -> Iterator[tuple[str, Any]]:
     """Public methods that this package describes; AutoGen's, where nothing differs, have no docstring of ours."""
-    for cls in (EventLog, EventLogHandler, EventSourcedAgentRuntime, Audit):
+    for cls in (EventLog, EventLogHandler, EventSourcedAgentRuntime, Audit, AgentStateClient):
         for name, value in vars(cls).items():
             function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
             function = function.fget if isinstance(function, property) else function
@@ -84,6 +105,13 @@ def says_errors(name: str, function: Any) -> bool:
 def test_the_public_names_are_these() -> None:
     assert sorted(autogen_eventlog.__all__) == PUBLIC
     assert all(hasattr(autogen_eventlog, name) for name in PUBLIC)
+
+
+def test_the_public_names_of_the_distributed_runtime_are_these() -> None:
+    assert distributed.__all__ == DISTRIBUTED == sorted(DISTRIBUTED, key=lambda name: (name[0].islower(), name))
+    assert all(hasattr(distributed, name) for name in DISTRIBUTED)
+    with pytest.raises(AttributeError, match="no attribute 'missing'"):
+        _ = distributed.missing
 
 
 @pytest.mark.parametrize("name", sorted(error_classes()))
@@ -108,7 +136,7 @@ def test_a_public_method_says_which_errors_it_raises(name: str) -> None:
 
 
 def test_an_error_named_in_a_docstring_exists() -> None:
-    known = set(error_classes()) | {"ValueError", "TypeError", "LookupError"}
+    known = set(error_classes()) | {"ValueError", "TypeError", "LookupError", "RuntimeError"}
     for name, function in methods():
         raises = function.__doc__.partition("Raises:")[2]
         named = {one for entry in re.findall(r"^\s+([\w, ]+):", raises, re.MULTILINE) for one in entry.split(", ")}

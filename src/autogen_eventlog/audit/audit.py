@@ -10,10 +10,12 @@ from uuid import UUID
 
 from autogen_core import AgentId, TopicId
 
+from autogen_eventlog.audit.differences import Difference, compare
 from autogen_eventlog.audit.filters import EVERYWHERE, LARGEST, BranchChoice, Filter, check_limit, check_times
 from autogen_eventlog.audit.records import (
     Activity,
     EffectRecord,
+    Holding,
     MessageRecord,
     Statistics,
     effect_record,
@@ -21,6 +23,7 @@ from autogen_eventlog.audit.records import (
 )
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.events import Outcome, RecordedEvent
+from autogen_eventlog.ids import FIRST_AGENT
 from autogen_eventlog.postgres.pool import Pool
 from autogen_eventlog.postgres.records import WorkerRecord, recorded_event
 
@@ -189,6 +192,18 @@ class Audit:
         }
         return await self._events("audit_undelivered", parameters | await self._positions(since, until))
 
+    async def refused_writes(
+        self, *, agent: AgentId | str | None = None, after: int | None = None, limit: int = 100
+    ) -> list[RecordedEvent]:
+        """A page of WritesRefused events, oldest first: what instances that had lost their agent tried to record (G6).
+
+        Nothing of it happened as far as the agent is concerned, and none of its outputs left. `log.message(event)` gives what
+        would have been the events.
+        """
+        check_limit(limit)
+        parameters = {"agent": None if agent is None else str(agent), "after": after or 0, "limit": limit}
+        return await self._events("audit_refused", parameters)
+
     # -- what led to what -----------------------------------------------------------------------------------------
 
     async def conversation(self, correlation: UUID) -> list[RecordedEvent]:
@@ -201,6 +216,17 @@ class Audit:
             events += page
             if len(page) < _PAGE:
                 return events
+
+    async def differences(self, first: UUID, second: UUID) -> list[Difference]:
+        """Where two conversations, by their correlations, went different ways; empty: the same happened in both.
+
+        Ids, times, positions and agents' keys are not compared; who did what is, in which order, and what was said. For
+        stretches of agents' streams, give their events to `compare`.
+
+        Raises:
+            ValueError: One of them has more than 20,000 events.
+        """
+        return compare(await self.conversation(first), await self.conversation(second))
 
     async def causes(self, event_id: UUID, *, limit: int = 1000) -> list[RecordedEvent]:
         """The event, behind all that led to it: the root first. Empty if the log holds no such event.
@@ -243,6 +269,18 @@ class Audit:
         else:
             parameters |= EVERYWHERE | await self._versions(str(agent), since, until, after, newest_first=False)
         return [effect_record(event, self._codec) for event in await self._events("audit_recorded_effects", parameters)]
+
+    async def unanswered_effects(
+        self, *, agent: AgentId | str | None = None, after: int | None = None, limit: int = 100
+    ) -> list[RecordedEvent]:
+        """A page of EffectRequested events whose result the log does not hold, oldest first, abandoned branches included.
+
+        They are under way, or the process that asked died: what became of them outside is unknown. `metadata["kind"]` says
+        what was asked, the payload how.
+        """
+        check_limit(limit)
+        parameters = {"stream": None if agent is None else str(agent), "after": after or 0, "limit": limit}
+        return await self._events("audit_unanswered_effects", parameters)
 
     # -- sums -----------------------------------------------------------------------------------------------------
 
@@ -288,6 +326,14 @@ class Audit:
     async def workers(self) -> list[WorkerRecord]:
         """The processes that opened the log for writing, oldest first, without becoming one."""
         return [WorkerRecord(*row) for row in await self._pool.fetch("workers")]
+
+    async def holdings(self) -> list[Holding]:
+        """The processes that opened the log for writing, oldest first, and which agents each owns, how many of a type."""
+        rows = await self._pool.fetch("audit_holdings", {"first": FIRST_AGENT})
+        return [
+            Holding(worker=WorkerRecord(*row[:8]), lag=lag, agents=dict(sorted(agents.items())), epoch=epoch)
+            for *row, lag, agents, epoch in rows
+        ]
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

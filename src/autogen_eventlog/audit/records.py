@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -13,6 +13,7 @@ from autogen_eventlog.codec import Codec, Opaque
 from autogen_eventlog.errors import PayloadCorrupt
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
 from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX
+from autogen_eventlog.postgres.records import WorkerRecord
 
 _DROPPED = EventType.MESSAGE_DROPPED.value
 
@@ -132,6 +133,19 @@ class Activity:
     running: int
     first_at: datetime
     last_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What a worker owns."""
+
+    worker: WorkerRecord
+    lag: float | None
+    """Seconds since its last heartbeat, by the database's clock; None: it has stopped in good order."""
+    agents: Mapping[str, int]
+    """How many it owns, by type. Those of a worker that is gone are its own until another takes them."""
+    epoch: int
+    """The largest under which it owns one; 0: it owns none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

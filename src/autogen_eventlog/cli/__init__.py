@@ -6,6 +6,8 @@
 - `output`   stdout: JSON for programs, tables for people; stderr: hints and errors
 - `tables`   which columns people see                 `inquiry`   what each command asks
 - `restoring` an agent's state as of then
+- `programs` the commands that run until they are stopped, and the one that asks them how they are: `serving`, `probing`
+- `stopping` signals                                 `seed`      how strings are hashed
 """
 
 from autogen_eventlog.cli.app import app, main

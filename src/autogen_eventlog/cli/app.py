@@ -18,7 +18,8 @@ import typer
 from autogen_eventlog.cli import inquiry
 from autogen_eventlog.cli.group import PIPE_CLOSED, EventLogGroup, leave_pipe
 from autogen_eventlog.cli.inquiry import MessageQuestion, Span
-from autogen_eventlog.cli.settings import Settings, settings_of
+from autogen_eventlog.cli.programs import add_programs
+from autogen_eventlog.cli.settings import OWN_PROCESS, Settings, settings_of
 
 app = typer.Typer(
     name="eventlog",
@@ -109,7 +110,8 @@ def shared(
         if source is not None and source.name == "COMMANDLINE":
             raise typer.BadParameter("give one of --dsn and --data-dir")
         dsn = None  # said on the command line, the directory comes before $EVENTLOG_DSN
-    ctx.obj = Settings(dsn or None, data_dir, schema, json, color=not no_color)
+    own_process = ctx.obj is OWN_PROCESS
+    ctx.obj = Settings(dsn or None, data_dir, schema, json, color=not no_color, own_process=own_process)
 
 
 @app.command(epilog="Example: eventlog init --dsn postgresql://localhost/shop")
@@ -128,7 +130,7 @@ def agents(
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="Only agents of this type.")] = None,
     after: Annotated[str | None, typer.Option(metavar="AGENT", help="Go on behind this id.")] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 1000,
-    runtimes: Annotated[bool, typer.Option("--runtimes", help="Also the streams of runtimes.")] = False,
+    runtimes: Annotated[bool, typer.Option("--runtimes", help="Also the streams that are no agent's.")] = False,
 ) -> None:
     """Agents that the log knows.
 
@@ -257,9 +259,16 @@ def restore(
 
 
 @app.command(epilog="Example: eventlog workers --json")
-def workers(ctx: typer.Context) -> None:
-    """Processes that opened the log to write."""
-    asyncio.run(inquiry.workers(settings_of(ctx)))
+def workers(
+    ctx: typer.Context,
+    alive: Annotated[bool, typer.Option("--alive", help="Only those that are there.")] = False,
+) -> None:
+    """Processes that opened the log to write, and which agents each owns.
+
+    How many of each type, under which epoch at most, and its lag: how long ago its last heartbeat was. What a worker that
+    is lost owned is its own until another takes it.
+    """
+    asyncio.run(inquiry.workers(settings_of(ctx), alive=alive))
 
 
 @app.command("in-flight", epilog="Example: eventlog in-flight --agent planner/7")
@@ -298,6 +307,42 @@ def undelivered(
     asyncio.run(inquiry.undelivered(settings_of(ctx), recipient, sender, topic, span, after, limit, full=full))
 
 
+@app.command(epilog="Example: eventlog effects --agent planner/7 --kind model.create")
+def effects(
+    ctx: typer.Context,
+    agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Only of this agent, TYPE/KEY.")] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="What was asked, such as tool.search.")] = None,
+    unanswered: Annotated[
+        bool, typer.Option("--unanswered", help="Requests whose result the log does not hold; takes --agent only.")
+    ] = False,
+    since: Since = None,
+    until: Until = None,
+    after: After = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 100,
+) -> None:
+    """What agents asked of models, tools and the runtime.
+
+    With the results, the oldest first. What is unanswered is under way, or its process died: what became of it outside
+    is unknown.
+    """
+    span = Span.of(since, until)
+    asyncio.run(inquiry.effects(settings_of(ctx), agent, kind, span, after, limit, unanswered=unanswered))
+
+
+@app.command(epilog="Example: eventlog diff 6f1c2f0e-6c1b-4f0a-9d5b-0d6f3c1a2b3c 8a0e1d5c-2b7f-4c63-9f0e-5d1b7a9c4e21")
+def diff(
+    ctx: typer.Context,
+    first: Annotated[UUID, typer.Argument(metavar="ID", help="A conversation: the correlation of its messages.")],
+    second: Annotated[UUID, typer.Argument(metavar="ID", help="Another.")],
+) -> None:
+    """Where two conversations went different ways.
+
+    Who did what, in which order, and what was said. Ids, times and agents' keys are not compared. Exit code 1 if they
+    differ.
+    """
+    asyncio.run(inquiry.differences(settings_of(ctx), first, second))
+
+
 @app.command(epilog="Example: eventlog stats --since 1d --by type")
 def stats(
     ctx: typer.Context,
@@ -312,6 +357,9 @@ def stats(
     asyncio.run(inquiry.stats(settings_of(ctx), Span.of(since, until), "type" if by is By.type else "agent"))
 
 
+add_programs(app)
+
+
 def main() -> None:
     """The entry point of the command."""
     for stream in (sys.stdout, sys.stderr):
@@ -319,7 +367,7 @@ def main() -> None:
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     try:
-        app(prog_name="eventlog")
+        app(prog_name="eventlog", obj=OWN_PROCESS)
     except OSError as error:  # the reader of --help has left
         if error.errno != errno.EPIPE:
             raise

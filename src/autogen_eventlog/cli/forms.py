@@ -7,7 +7,7 @@ import json
 from typing import Any
 from uuid import UUID
 
-from autogen_eventlog.audit import Activity, MessageRecord, Statistics
+from autogen_eventlog.audit import Activity, Difference, EffectRecord, Holding, MessageRecord, Statistics
 from autogen_eventlog.cli.times import iso
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.records import StreamHead, WorkerRecord
@@ -58,6 +58,52 @@ def message_form(record: MessageRecord) -> Form:
     }
 
 
+def difference_form(difference: Difference) -> Form:
+    """One step that two runs do not share."""
+    first, second = difference.first, difference.second
+    return {
+        "change": difference.change,
+        "first": None if first is None else event_form(first),
+        "second": None if second is None else event_form(second),
+    }
+
+
+def effect_form(record: EffectRecord) -> Form:
+    """One result from outside."""
+    return {
+        "agent": record.agent,
+        "version": record.version,
+        "position": record.position,
+        "recorded_at": iso(record.recorded_at),
+        "kind": record.kind,
+        "request": record.request,
+        "outcome": None if record.outcome is None else record.outcome.value,
+        "result_type": record.result_type,
+        "result": stored(record.payload),
+        "cause": _id(record.cause),
+        "correlation": _id(record.correlation),
+        "id": str(record.id),
+    }
+
+
+def request_form(event: RecordedEvent) -> Form:
+    """One request to the outside whose result is not in the log, in the form of a result."""
+    return {
+        "agent": event.stream,
+        "version": event.version,
+        "position": event.position,
+        "recorded_at": iso(event.recorded_at),
+        "kind": event.metadata.get("kind"),
+        "request": stored(event.payload),
+        "outcome": None,
+        "result_type": None,
+        "result": None,
+        "cause": _id(event.cause),
+        "correlation": _id(event.correlation),
+        "id": str(event.id),
+    }
+
+
 def event_form(event: RecordedEvent) -> Form:
     """One event, in full."""
     return {
@@ -94,6 +140,17 @@ def head_form(head: StreamHead) -> Form:
         "epoch": head.epoch,
         "owner": _id(head.owner),
         "created_at": iso(head.created_at),
+    }
+
+
+def holding_form(holding: Holding) -> Form:
+    """One process that writes or wrote, and what it owns."""
+    return {
+        **worker_form(holding.worker),
+        "lag_seconds": None if holding.lag is None else round(holding.lag, 3),
+        "owns": sum(holding.agents.values()),
+        "agents": dict(holding.agents),
+        "epoch": holding.epoch,
     }
 
 

@@ -26,6 +26,10 @@ _WITH_VALUE = ("--dsn", "--data-dir", "--schema")
 _FLAGS = ("--json", "--no-color")
 
 
+class Refused(Exception):
+    """A command can't do what it should; what it says is told to the person, and nothing else."""
+
+
 class EventLogGroup(TyperGroup):
     """Takes the shared options wherever they stand, and tells the log's errors without a traceback."""
 
@@ -35,7 +39,7 @@ class EventLogGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except EventLogError as error:
+        except (EventLogError, Refused) as error:
             typer.echo(f"eventlog: {printable(str(error), lines=True)}", err=True)
             raise typer.Exit(REFUSED) from error
         except KeyboardInterrupt:

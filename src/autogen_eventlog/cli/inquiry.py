@@ -8,6 +8,8 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 from uuid import UUID
 
+import typer
+
 from autogen_eventlog.audit import MessageRecord
 from autogen_eventlog.cli import forms, tables
 from autogen_eventlog.cli.opening import UNAVAILABLE_AFTER, ReadLog, check_dsn, check_there, reading
@@ -17,13 +19,12 @@ from autogen_eventlog.cli.settings import Settings
 from autogen_eventlog.cli.times import optional_time
 from autogen_eventlog.errors import UnknownStream
 from autogen_eventlog.events import RecordedEvent
-from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX
+from autogen_eventlog.ids import FIRST_AGENT
 from autogen_eventlog.lineage import Lineage, lineage
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.points import point
 from autogen_eventlog.postgres.records import MessageFilter
 
-_BEHIND_RUNTIMES = f"{RUNTIME_STREAM_PREFIX[:-1]}0"  # '0' follows '/'; no agent's id comes before a runtime's stream
 _BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 _END = datetime.max.replace(tzinfo=timezone.utc)
 
@@ -82,7 +83,7 @@ async def init(settings: Settings) -> None:
 async def agents(settings: Settings, type: str | None, after: str | None, limit: int, *, runtimes: bool) -> None:
     """A page of heads."""
     output = Output(settings)
-    first = after if runtimes or type is not None else max(after or "", _BEHIND_RUNTIMES)
+    first = after if runtimes or type is not None else max(after or "", FIRST_AGENT)
     async with reading(settings) as log:
         heads = await log.reader.heads(type=type, after=first, limit=limit)
     if output.for_programs:
@@ -147,6 +148,52 @@ async def undelivered(
         output.hint(f"There may be more: --after {events[-1].position}")
 
 
+async def differences(settings: Settings, first: UUID, second: UUID) -> None:
+    """Where two conversations went different ways; exit code 1 if they did."""
+    output = Output(settings)
+    async with reading(settings) as log:
+        found = await log.audit.differences(first, second)
+    if output.for_programs:
+        for difference in found:
+            output.line(forms.difference_form(difference))
+    elif found:
+        tables.show_differences(output, found)
+    else:
+        output.hint("The same happened in both.")
+    if found:
+        raise typer.Exit(1)
+
+
+async def effects(
+    settings: Settings,
+    agent: str | None,
+    kind: str | None,
+    span: Span,
+    after: int | None,
+    limit: int,
+    *,
+    unanswered: bool,
+) -> None:
+    """A page of results from outside, or of requests without one."""
+    output = Output(settings)
+    async with reading(settings) as log:
+        if unanswered:
+            events = await log.audit.unanswered_effects(agent=agent, after=after, limit=limit)
+            found = [(event.position, forms.request_form(event)) for event in events]
+        else:
+            records = await log.audit.recorded_effects(
+                agent=agent, kind=kind, since=span.since, until=span.until, after=after, limit=limit
+            )
+            found = [(record.position, forms.effect_form(record)) for record in records]
+    if output.for_programs:
+        for _, form in found:
+            output.line(form)
+    else:
+        tables.show_effects(output, [form for _, form in found])
+    if len(found) == limit:
+        output.hint(f"There may be more: --after {found[-1][0]}")
+
+
 async def show(
     settings: Settings,
     agent: str,
@@ -185,14 +232,14 @@ async def tail(settings: Settings, after: int | None, limit: int, *, follow: boo
                 output.text(printable(tables.event_line(event)))
 
 
-async def workers(settings: Settings) -> None:
-    """Who writes and wrote."""
+async def workers(settings: Settings, *, alive: bool) -> None:
+    """Who writes and wrote, and owns what."""
     output = Output(settings)
     async with reading(settings) as log:
-        found = await log.audit.workers()
+        found = [one for one in await log.audit.holdings() if one.worker.alive or not alive]
     if output.for_programs:
-        for worker in found:
-            output.line(forms.worker_form(worker))
+        for holding in found:
+            output.line(forms.holding_form(holding))
     else:
         tables.show_workers(output, found)
 

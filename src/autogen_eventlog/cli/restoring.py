@@ -38,14 +38,26 @@ class Viewed:
 
 
 def load_register(app: str) -> Callable[[Any], Any]:
-    """The function that registers the agents, of `MODULE:FUNCTION`; modules of the current directory included.
+    """`import_function`, as the option --app.
 
     Raises:
         typer.BadParameter: There is no such module or function, or importing it fails.
     """
-    module_name, colon, function_name = app.partition(":")
+    try:
+        return import_function(app)
+    except ValueError as error:
+        raise typer.BadParameter(f"--app {error}") from error
+
+
+def import_function(name: str) -> Callable[[Any], Any]:
+    """The function that registers the agents, of `MODULE:FUNCTION`; modules of the current directory included.
+
+    Raises:
+        ValueError: There is no such module or function, or importing it fails.
+    """
+    module_name, colon, function_name = name.partition(":")
     if not colon or not module_name or not function_name:
-        raise typer.BadParameter(f"--app {app!r}: give MODULE:FUNCTION, for instance shop.agents:register")
+        raise ValueError(f"{name!r}: give MODULE:FUNCTION, for instance shop.agents:register")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -54,9 +66,9 @@ def load_register(app: str) -> Callable[[Any], Any]:
         for part in function_name.split("."):
             found = getattr(found, part)
     except Exception as error:  # the module's own code runs
-        raise typer.BadParameter(f"--app {app!r}: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{name!r}: {type(error).__name__}: {error}") from error
     if not callable(found):
-        raise typer.BadParameter(f"--app {app!r}: it is a {type(found).__name__}, not a function")
+        raise ValueError(f"{name!r}: it is a {type(found).__name__}, not a function")
     return found
 
 

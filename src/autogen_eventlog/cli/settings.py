@@ -18,6 +18,12 @@ class Settings:
     schema: str
     json: bool
     color: bool
+    own_process: bool = False
+    """The command line is that of this process, which may be run anew."""
+
+
+OWN_PROCESS = object()
+"""Given to the commands by `main`: they are all that this process is for."""
 
 
 def settings_of(ctx: typer.Context) -> Settings:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from autogen_eventlog.audit import Activity, MessageRecord, Statistics
-from autogen_eventlog.cli.forms import stored
-from autogen_eventlog.cli.output import Column, Output, indented, readable
+from autogen_eventlog.audit import Activity, Difference, Holding, MessageRecord, Statistics
+from autogen_eventlog.cli.forms import Form, stored
+from autogen_eventlog.cli.output import Column, Output, indented, printable, readable
 from autogen_eventlog.cli.times import shown
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.records import StreamHead, WorkerRecord
@@ -119,6 +119,40 @@ def event_line(event: RecordedEvent) -> str:
     return "  ".join(part for part in parts if part)
 
 
+def show_differences(output: Output, differences: Iterable[Difference]) -> None:
+    """A line for each side of a step: `-` of the first run, `+` of the second."""
+    for difference in differences:
+        for sign, event in (("-", difference.first), ("+", difference.second)):
+            if event is not None:
+                output.text(printable(f"{sign} {event_line(event)}"))
+
+
+def show_effects(output: Output, found: Iterable[Form]) -> None:
+    """One line each."""
+    columns = (
+        Column("recorded (UTC)"),
+        Column("position"),
+        Column("agent", 32, style="bold"),
+        Column("kind"),
+        Column("outcome"),
+        Column("request", 40),
+        Column("result", 80),
+    )
+    rows = [
+        (
+            str(form["recorded_at"]),
+            str(form["position"]),
+            f"{form['agent']}@{form['version']}",
+            str(form["kind"]),
+            form["outcome"] or "unknown",
+            readable(form["request"]),
+            readable(form["result"]),
+        )
+        for form in found
+    ]
+    output.table(columns, rows)
+
+
 def show_undelivered(output: Output, events: Iterable[RecordedEvent]) -> None:
     """One line each."""
     columns = (
@@ -165,13 +199,16 @@ def show_agents(output: Output, heads: Iterable[StreamHead]) -> None:
     )
 
 
-def show_workers(output: Output, workers: Iterable[WorkerRecord]) -> None:
+def show_workers(output: Output, holdings: Iterable[Holding]) -> None:
     """One line each."""
     columns = (
         Column("worker", style="bold"),
         Column("state"),
         Column("host", 32),
         Column("process"),
+        Column("owns", 48),
+        Column("epoch"),
+        Column("lag"),
         Column("started (UTC)"),
         Column("last heartbeat (UTC)"),
     )
@@ -179,14 +216,17 @@ def show_workers(output: Output, workers: Iterable[WorkerRecord]) -> None:
         columns,
         [
             (
-                str(worker.id),
-                worker_state(worker),
-                worker.host,
-                str(worker.process),
-                shown(worker.started_at),
-                shown(worker.heartbeat_at),
+                str(holding.worker.id),
+                worker_state(holding.worker),
+                holding.worker.host,
+                str(holding.worker.process),
+                ", ".join(f"{type} {number}" for type, number in holding.agents.items()),
+                str(holding.epoch) if holding.epoch else "",
+                "" if holding.lag is None else f"{holding.lag:.1f} s",
+                shown(holding.worker.started_at),
+                shown(holding.worker.heartbeat_at),
             )
-            for worker in workers
+            for holding in holdings
         ],
     )
 

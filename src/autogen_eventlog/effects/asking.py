@@ -97,6 +97,7 @@ class _Pending:
 
     def _unknown(self) -> EffectOutcomeUnknown:
         family = self._kind.partition(".")[0]
+        family = self._kind if family == "own" else family  # one of many things that people name
         return EffectOutcomeUnknown(self._incarnation.stream, self._kind, self._request.digest, _REMEDY % family)
 
     def _cancelled(self) -> None:

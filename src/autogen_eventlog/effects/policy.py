@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 
 Decision = Literal["retry", "fail"]
 
-FAMILIES: Final = ("model", "tool", "workbench", "executor", "memory")
+FAMILIES: Final = ("model", "tool", "workbench", "executor", "memory", "state", "own")
 
 _DEFAULTS: Final[dict[str, Decision]] = {
     "model": "retry",
@@ -18,10 +18,16 @@ _DEFAULTS: Final[dict[str, Decision]] = {
     "memory": "fail",
     "memory.query": "retry",
     "memory.update_context": "retry",
+    "state.get": "retry",
+    "state.save": "fail",
+    "own": "fail",
 }
 
 _REPEATABLE: Final = frozenset({"start", "stop", "close", "save_state", "save_state_json"})
 """Opening, closing and reading do no harm twice."""
+
+_NAMED_BY_OTHERS: Final = frozenset({"own"})
+"""Families whose effects people name: `start` may be anything."""
 
 
 class UnknownEffects:
@@ -29,7 +35,8 @@ class UnknownEffects:
 
     Args:
         setting: One decision for all kinds, or decisions by family (`tool`) or kind (`memory.query`), over the defaults:
-            models, memory queries and listings are asked again, everything else is an error in the agent.
+            models, memory queries, listings and reading of states are asked again, everything else is an error in the
+            agent.
 
     Raises:
         ValueError: A decision or a kind that does not exist.
@@ -51,7 +58,8 @@ class UnknownEffects:
         given = self._by_kind.get(kind) or self._by_kind.get(family)
         if given is not None:
             return given
-        return "retry" if method in _REPEATABLE else _DEFAULTS.get(kind) or _DEFAULTS.get(family) or "fail"
+        repeatable = method in _REPEATABLE and family not in _NAMED_BY_OTHERS
+        return "retry" if repeatable else _DEFAULTS.get(kind) or _DEFAULTS.get(family) or "fail"
 
 
 def _checked(decision: str) -> Decision:

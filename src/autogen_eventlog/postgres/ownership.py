@@ -66,6 +66,7 @@ class Ownership:
         self._identity = identity
         self._session: Connection | None = None
         self._lock_held = False
+        self._heard_at = 0.0
         self._claims: Connection | None = None
         self._claiming = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -113,6 +114,11 @@ class Ownership:
     ) -> None:
         await self.close()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the database counts this worker as alive, as far as this process knows: it was heard within its lease."""
+        return self._lock_held and asyncio.get_running_loop().time() - self._heard_at < self._lease
+
     async def claim(self, stream: str, *, takeover: bool = False) -> Claim:
         """Takes the stream's next epoch for this worker, in one round trip; makes the stream when it is new.
 
@@ -149,11 +155,11 @@ class Ownership:
 
     async def _run(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Everything run here may be repeated: a second claim takes one more epoch."""
-        if self._task is None:
-            raise LogClosed("ownership")
         patience = self._patience()
         async with self._claiming:
             while True:
+                if self._task is None:  # asked each time: it may be closed while we wait for the database
+                    raise LogClosed("ownership")
                 try:
                     if self._claims is None:
                         self._claims = await connect(self._conninfo, self._schema)
@@ -206,6 +212,7 @@ class Ownership:
         if self._lock_held:
             cursor = await self._session.execute(query("heartbeat"), {"worker": self.worker_id})
             if cursor.rowcount == 1:
+                self._heard_at = asyncio.get_running_loop().time()
                 return
         cursor = await self._session.execute(
             query("register_worker"),
@@ -219,6 +226,7 @@ class Ownership:
         )
         row = await cursor.fetchone()
         self._lock_held = row is not None and bool(row[0])
+        self._heard_at = asyncio.get_running_loop().time()
 
     async def _recover(self, error: BaseException, patience: Patience) -> None:
         await self._drop_session()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -13,6 +13,7 @@ from autogen_eventlog.errors import LogClosed
 from autogen_eventlog.postgres.session import EnsureServer, Patience, connect, is_transient, schema_error
 from autogen_eventlog.postgres.sql import query
 
+T = TypeVar("T")
 Row = tuple[Any, ...]
 Connection = psycopg.AsyncConnection[Row]
 
@@ -72,13 +73,23 @@ class Pool:
             SchemaError: the schema isn't there, or is closed to this role.
             LogClosed: the pool is closed.
         """
+        return await self.run(lambda connection: fetch(connection, name, parameters, prepare=prepare))
+
+    async def run(self, attempt: Callable[[Connection], Awaitable[T]]) -> T:
+        """What `attempt` gives; it is made again, on a new connection, when the one it had turns out dead.
+
+        Raises:
+            DatabaseUnavailable: no attempt came through within the bound.
+            SchemaError: the schema isn't there, or is closed to this role.
+            LogClosed: the pool is closed.
+        """
         patience = Patience(self._conninfo, self._unavailable_after, self._ensure_server)
         async with self._slots:
             while True:
                 if not self._open:
                     raise LogClosed("reader")
                 try:
-                    return await self._fetch(query(name), parameters, prepare)
+                    return await self._once(attempt)
                 except (psycopg.Error, OSError) as error:
                     failure = schema_error(error, self._schema)
                     if failure is not None:
@@ -88,21 +99,28 @@ class Pool:
                     await self._drop_idle()  # they have died of the same cause
                     await patience.pause(error)
 
-    async def _fetch(self, statement: bytes, parameters: Mapping[str, Any] | None, prepare: bool | None) -> list[Row]:
+    async def _once(self, attempt: Callable[[Connection], Awaitable[T]]) -> T:
         connection = self._idle.pop() if self._idle else await connect(self._conninfo, self._schema)
         healthy = False
         try:
-            async with connection.cursor(binary=True) as cursor:
-                await cursor.execute(statement, parameters, prepare=prepare)
-                rows = await cursor.fetchall() if cursor.description else []
+            result = await attempt(connection)
             healthy = True
         finally:
             if healthy and self._open:
                 self._idle.append(connection)
             else:
                 await connection.close()
-        return rows
+        return result
 
     async def _drop_idle(self) -> None:
         while self._idle:
             await self._idle.pop().close()
+
+
+async def fetch(
+    connection: Connection, name: str, parameters: Mapping[str, Any] | None = None, *, prepare: bool | None = None
+) -> list[Row]:
+    """The rows of `sql/queries/<name>.sql` on a connection."""
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(query(name), parameters, prepare=prepare)
+        return await cursor.fetchall() if cursor.description else []

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any
+from uuid import UUID
 
 from autogen_eventlog.errors import InvalidPoint
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.pool import Pool
-from autogen_eventlog.postgres.records import MessageFilter, StreamHead, recorded_event
+from autogen_eventlog.postgres.records import MessageFilter, Progress, StreamHead, recorded_event
 from autogen_eventlog.postgres.session import EnsureServer
 
 _LARGEST = 2**63 - 1
@@ -201,6 +202,16 @@ class Reader:
         else:
             rows = await self.pool.fetch(f"messages_{order}", _conditions(filter), prepare=False)
         return [recorded_event(row) for row in rows]
+
+    async def place(self, event_id: UUID) -> tuple[str, int, int] | None:
+        """Stream, version and position of an event; None: the log has none of this id."""
+        rows = await self.pool.fetch("event_place", {"id": event_id})
+        return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
+
+    async def progress(self, causes: Sequence[UUID]) -> list[Progress]:
+        """The deliveries that messages have led to so far, abandoned branches included; none for a message: none yet."""
+        rows = await self.pool.fetch("delivery_progress", {"causes": list(causes)})
+        return [Progress(*row) for row in rows]
 
     async def deliveries_in_flight(self, stream: str | None = None) -> list[RecordedEvent]:
         """Deliveries that have no completion, oldest first; abandoned branches included. Reads the whole stream."""

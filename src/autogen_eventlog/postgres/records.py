@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from autogen_eventlog.errors import PayloadCorrupt
-from autogen_eventlog.events import EventType, Outcome, RecordedEvent
+from autogen_eventlog.events import EventType, Outcome, RecordedEvent, new_recorded_event
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,20 @@ class WorkerRecord:
     """When it closed in good order, if it did."""
     alive: bool
     """Its session holds its lock and its heartbeat is within its lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one delivery of a message has come."""
+
+    cause: UUID
+    """The event that says that the message was sent, published or submitted."""
+    stream: str
+    version: int
+    """Of its MessageDelivered."""
+    completed: bool
+    alive: bool
+    """The worker that has the stream is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +134,7 @@ def recorded_event(row: Sequence[Any]) -> RecordedEvent:
     except KeyError as error:
         where = f"stream {row[0]!r}, version {row[1]}"
         raise PayloadCorrupt(where, f"unknown event type or outcome {error.args[0]!r}") from None
-    return RecordedEvent(
+    return new_recorded_event(
         stream=row[0],
         version=row[1],
         position=row[2],

@@ -14,6 +14,9 @@ from autogen_core.logging import AgentConstructionExceptionEvent
 
 from autogen_eventlog.codec import TypeRegistry
 from autogen_eventlog.effects import boundaries_of, capture
+from autogen_eventlog.effects.ambient import install
+from autogen_eventlog.effects.boundaries import RESULTS
+from autogen_eventlog.effects.hermetic import watch
 from autogen_eventlog.errors import NotRestorable
 from autogen_eventlog.incarnation.facade import RuntimeFacade
 from autogen_eventlog.incarnation.incarnation import Incarnation
@@ -70,11 +73,13 @@ class FactoryBlueprint:
         """
         facade = RuntimeFacade(runtime)
         facade.attach(incarnation)
+        incarnation.record_readings(install())
+        if incarnation.session.hermetic:
+            watch()
+        incarnation.construction.own = incarnation.effects_own
         try:
             with AgentInstantiationContext.populate_context((facade, agent_id)):
-                made: Any = self._factory()
-                if inspect.isawaitable(made):
-                    made = await made
+                made: Any = await incarnation.construction.run(self._factory)
         except BaseException as error:
             _say_not_constructed(agent_id, error)
             raise
@@ -119,6 +124,9 @@ class InstanceBlueprint:
         Raises:
             NotRestorable: The instance can't be copied.
         """
+        incarnation.record_readings(install())
+        if incarnation.session.hermetic:
+            watch()
         if self._instance is not None and incarnation.continues:
             first, self._instance = self._instance, None
             self.facade.attach(incarnation)
@@ -136,7 +144,11 @@ class InstanceBlueprint:
 
 
 def allow_messages_of(cls: type, types: TypeRegistry) -> None:
-    """Register what an agent class shows it works with: the types its handlers name, and its module's message classes."""
+    """Register what an agent class shows it works with: the types its handlers name, and its module's message classes.
+
+    AutoGen's results of models and tools come along: AgentChat's messages hold them in classes that no handler names.
+    """
+    types.register(*RESULTS)
     for base in cls.__mro__:
         module = sys.modules.get(base.__module__)
         if module is not None and base is not object:

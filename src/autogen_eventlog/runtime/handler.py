@@ -18,6 +18,7 @@ from autogen_eventlog.runtime.submissions import Submissions
 logger = logging.getLogger(__name__)
 
 Durability = Literal["output", "strict"]
+ReplayIO = Literal["refuse", "allow"]
 
 
 class EventLogHandler(DefaultInterventionHandler):
@@ -41,6 +42,9 @@ class EventLogHandler(DefaultInterventionHandler):
             asked again, tools and code executors fail (docs/explanation/effects.md).
         effects_own: Classes of tools, memories, … that are no more than state of the agents they hang on, as AutoGen's
             `ListMemory` is. They are not recorded: replay runs them again.
+        replay_io: What becomes of a file that a handler's own code writes, a socket, a process, a thread, when the handler is
+            replayed (docs/explanation/effects.md). `"refuse"`: it is not done, and the agent is not restored
+            (`UnrecordedEffect`). `"allow"`: it is done again, in each replay and view. For what does no harm twice.
 
     Raises:
         ValueError: An argument is not one of those named here.
@@ -56,7 +60,10 @@ class EventLogHandler(DefaultInterventionHandler):
         restore_timeout: float = 30.0,
         effects_unknown: Decision | Mapping[str, Decision] | None = None,
         effects_own: Sequence[type] = (),
+        replay_io: ReplayIO = "refuse",
     ) -> None:
+        if replay_io not in ("refuse", "allow"):
+            raise ValueError(f"replay_io is 'refuse' or 'allow', not {replay_io!r}")
         if durability not in ("output", "strict"):
             raise ValueError(f"durability is 'output' or 'strict', not {durability!r}")
         if snapshot_every is not None and snapshot_every < 1:
@@ -68,6 +75,7 @@ class EventLogHandler(DefaultInterventionHandler):
         self.restore_timeout = restore_timeout
         self.effects_unknown = UnknownEffects(effects_unknown)
         self.effects_own = tuple(effects_own)
+        self.replay_io: ReplayIO = replay_io
         self.submissions = Submissions(log)
         self._runtime: Any = None
 

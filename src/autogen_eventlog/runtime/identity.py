@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -25,7 +26,9 @@ class Identity:
     """The message as it was recorded when it was sent, and the object that travels for it. Where no intervention handler
     can have changed it, what was recorded is what is delivered, and need not be encoded again."""
     sender: Incarnation | None = None
-    """The instance that sent or published it, if it was an agent's."""
+    """The instance that sent or published it, if it was an agent's here."""
+    void: Callable[[], Awaitable[bool]] | None = None
+    """Whether the past that it comes from was abandoned meanwhile, of a message from another worker."""
 
     def origin(self) -> UUID | None:
         """The event to name as the cause of what becomes of the message now: it has arrived."""

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
+from uuid import UUID
+from weakref import WeakSet
 
 from autogen_core import (
     EVENT_LOGGER_NAME,
@@ -26,6 +28,7 @@ from autogen_core import (
 from opentelemetry.trace import TracerProvider
 
 from autogen_eventlog.codec import Encoded
+from autogen_eventlog.errors import MessageNotDelivered
 from autogen_eventlog.events import EventData
 from autogen_eventlog.ids import parse_topic
 from autogen_eventlog.incarnation.incarnation import Call, Incarnation
@@ -35,6 +38,7 @@ from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers
 from autogen_eventlog.runtime.identity import Identity, TracedId
 from autogen_eventlog.runtime.interventions import InterventionChain
 from autogen_eventlog.runtime.passage import Passage
+from autogen_eventlog.runtime.queue import RunQueue, Tasks, settle
 from autogen_eventlog.runtime.redelivery import Redelivering, Redelivery
 from autogen_eventlog.runtime.reports import RestoreReport
 from autogen_eventlog.runtime.shell import JournaledAgent
@@ -43,6 +47,7 @@ from autogen_eventlog.runtime.tracing import QuietTracing
 
 T = TypeVar("T", bound=Agent)
 
+logger = logging.getLogger(__name__)
 _event_logger = logging.getLogger(EVENT_LOGGER_NAME)
 
 
@@ -90,6 +95,11 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """Nothing between sender and recipient can change a message."""
         if self._handler is not None:
             self._handler.submissions.withhold = bool(others)
+        self._strangers: Tasks = WeakSet()
+        self._not_delivered: set[UUID] = set()
+        """What waited when this runtime was stopped."""
+        if self._handler is not None:
+            self._message_queue = RunQueue(self._strangers)
         self._entering = Passage()
         """Messages from outside that are being recorded, before AutoGen's queue has them."""
         if self._handler is not None:
@@ -177,6 +187,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             except asyncio.CancelledError:
                 message_id.given_up = True
                 raise
+            except MessageNotDelivered:
+                raise  # the log holds it as accepted, and it may be delivered yet
             except Exception as error:
                 submission.failed(error)
                 raise
@@ -409,7 +421,10 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """
         if self._handler is None:
             raise EventLogHandler.incomplete("redeliver", "a runtime without an EventLogHandler")
-        return await Redelivering(self._handler.log, self._agents.shell_for, self._subscribers, self._again).all(since)
+        left, self._not_delivered = self._not_delivered, set()
+        return await Redelivering(self._handler.log, self._agents.shell_for, self._subscribers, self._again, left).all(
+            since
+        )
 
     async def _subscribers(self, topic: TopicId) -> list[AgentId]:
         return list(await self._subscription_manager.get_subscribed_recipients(topic))
@@ -417,8 +432,16 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     # -- stopping -------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        await super().stop()
-        await self._flush()
+        """Stop at once, as AutoGen's runtime does, without losing what waits.
+
+        Handlers that run go on to their end, and their callers get the answers. Who waits for a message that was not
+        delivered gets `MessageNotDelivered`; such messages, publications too, are in the log, and `redeliver` delivers them. A
+        handler that waits for such a message goes on when its agent is needed next.
+
+        Raises:
+            RuntimeError: It does not run.
+        """
+        await self._stop(super().stop)
 
     async def stop_when_idle(self) -> None:
         # AutoGen's queue has a message as soon as it is sent; here it is recorded first, and the runtime is not idle
@@ -430,16 +453,30 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
                 break
             await self._entering.cleared()
             await self._agents.around.delivering.cleared()
-        await super().stop_when_idle()
-        await self._flush()
+        await self._stop(super().stop_when_idle)
 
     async def stop_when(self, condition: Callable[[], bool]) -> None:
-        await super().stop_when(condition)
-        await self._flush()
+        await self._stop(partial(super().stop_when, condition))
 
-    async def _flush(self) -> None:
+    async def _stop(self, stop: Callable[[], Awaitable[None]]) -> None:
+        queue, runs = self._message_queue, self._run_context is not None
+        try:
+            await stop()
+        finally:
+            if runs and isinstance(queue, RunQueue):
+                self._end_run(queue)
         if self._handler is not None:
             await self._handler.log.writer.flush()
+
+    def _end_run(self, queue: RunQueue) -> None:
+        assert self._handler is not None
+        self._strangers.update(self._background_tasks)
+        self._message_queue = RunQueue(self._strangers)
+        self._handler.submissions.append_held()
+        left = set(settle(queue.left))
+        if left:
+            logger.warning("stopped before %d messages were delivered; the log holds them, see `redeliver`", len(left))
+        self._not_delivered |= left
 
     # -- AutoGen's internals (see `compatibility`) ----------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -45,11 +45,17 @@ class Redelivering:
         shell_for: Callable[[AgentId], JournaledAgent],
         subscribers: Callable[[TopicId], Awaitable[list[AgentId]]],
         interventions: InterventionHandler | None,
+        left: Set[UUID],
     ) -> None:
+        """
+        Args:
+            left: What this process accepted, and will not deliver by itself: it was stopped before.
+        """
         self._log = log
         self._shell_for = shell_for
         self._subscribers = subscribers
         self._interventions = interventions
+        self._left_behind = left
 
     async def all(self, since: datetime | None) -> list[Redelivery]:
         """See `EventSourcedAgentRuntime.redeliver`. Deliveries begin in order, and run beside each other."""
@@ -74,6 +80,8 @@ class Redelivering:
 
     async def _under_way(self, event: RecordedEvent, alive: set[UUID]) -> bool:
         """Whether the process that recorded it lives still, and may yet deliver it."""
+        if event.id in self._left_behind:
+            return False
         head = await self._log.head(event.stream)
         return head is not None and head.epoch == event.epoch and head.owner in alive
 

@@ -10,13 +10,14 @@ import asyncio
 import copy
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from autogen_core import Agent, AgentId, AgentMetadata, AgentRuntime, CancellationToken, MessageContext
 
+from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError, InstanceEnded, LogClosed, NotRestorable
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
 from autogen_eventlog.ids import LONGEST_STREAM, check_text
@@ -151,6 +152,12 @@ class JournaledAgent:
             if incarnation.live:
                 break
             incarnation = await self.live()  # replaced while the log was asked
+        while identity.void is not None:
+            if await identity.void():
+                raise InstanceEnded(str(ctx.sender))
+            if incarnation.live:
+                break
+            incarnation = await self.live()
         if identity.sender is not None and identity.sender.withdrawn:
             raise InstanceEnded(identity.sender.stream)
         envelope = Envelope(
@@ -188,11 +195,26 @@ class JournaledAgent:
         if self._incarnation is not None and self._incarnation.agent is not None:
             await self._incarnation.agent.close()
 
+    async def give_up(self) -> None:
+        """End the instance, if there is one, and give its stream back, so that another worker may take it at once."""
+        async with self._gate:
+            incarnation, appender = self._incarnation, self._appender
+            if incarnation is not None:
+                try:
+                    await incarnation.durable
+                except EventLogError as error:
+                    self.drop(incarnation, error)
+                    return
+                incarnation.end()
+                self._incarnation = None
+            if appender is not None and not appender.refused:
+                await self._log.ownership.release(self.stream, appender.epoch)
+
     # -- deliveries -----------------------------------------------------------------------------------------------
 
     async def _answer(self, incarnation: Incarnation, delivery: Delivery, token: CancellationToken | None) -> Any:
         if token is not None:
-            token.add_callback(self._canceller(incarnation, delivery))
+            token.add_callback(partial(self._cancelled_by_token, incarnation, delivery))
         completion = await self._completion(incarnation, delivery)
         try:
             await completion.ticket
@@ -221,16 +243,12 @@ class JournaledAgent:
             except EventLogError:  # the loop shuts down: the log stays as it is, and the next worker continues it
                 raise asyncio.CancelledError from None
 
-    def _canceller(self, incarnation: Incarnation, delivery: Delivery) -> Callable[[], None]:
-        loop = asyncio.get_running_loop()
-
-        def cancel() -> None:
-            if threading.get_ident() == self._thread:
-                incarnation.cancel(delivery, by="token")
-            else:
-                loop.call_soon_threadsafe(lambda: incarnation.cancel(delivery, by="token"))
-
-        return cancel
+    def _cancelled_by_token(self, incarnation: Incarnation, delivery: Delivery) -> None:
+        cancel = partial(incarnation.cancel, delivery, by="token")
+        if threading.get_ident() == self._thread:
+            cancel()
+        else:
+            incarnation.session.loop.call_soon_threadsafe(cancel)
 
     async def _join(self, incarnation: Incarnation, identity: Identity) -> Delivery | None:
         """The delivery that this very message led to before, running or done, if it is in the agent's past."""
@@ -261,17 +279,9 @@ class JournaledAgent:
         async for event in self._log.reader.read(self.stream, after_version=delivered.version):
             ended = event.type is EventType.DELIVERY_COMPLETED and event.delivery == delivered.version
             if ended and past.holds(self.stream, event.version):
-                delivery.done.set_result(self._recorded_completion(event))
+                delivery.done.set_result(recorded_completion(self._log.codec, event))
                 return delivery
         raise InstanceEnded(self.stream)
-
-    def _recorded_completion(self, event: RecordedEvent) -> Completion:
-        codec, where = self._log.codec, f"stream {event.stream!r}, version {event.version}"
-        outcome = event.outcome or Outcome.REPLIED
-        if outcome is Outcome.REPLIED:
-            return Completion(outcome, codec.decode(event.payload or b"", where=where), None, DONE)
-        error = decode_failure(codec, event.message_type or "", event.payload or b"", where=where)
-        return Completion(outcome, None, error, DONE)
 
     # -- bringing the agent to life -------------------------------------------------------------------------------
 
@@ -339,7 +349,7 @@ class JournaledAgent:
         producer = producer_of(incarnation.agent, str(self._log.ownership.worker_id))
 
         def announce() -> None:
-            incarnation.note(EventType.AGENT_ACTIVATED, {"producer": producer.as_metadata()})
+            incarnation.announce(producer)
 
         incarnation.on_live = announce
 
@@ -354,6 +364,8 @@ class JournaledAgent:
             if isinstance(error, LogClosed):
                 level = logging.DEBUG  # the program is about to end
             logger.log(level, "%s: this instance is dropped, the log decides: %s", self.stream, error)
+            if isinstance(error, AppendRefused) and self._appender is not None:
+                self._around.handler.submissions.keep_refused(error, self._appender.take_refused())
         incarnation.end(error)
         if self._incarnation is incarnation:
             self._incarnation = None
@@ -364,6 +376,7 @@ class JournaledAgent:
         incarnation = Incarnation(self._id, codec=self._log.codec, ids=self._around.ids, machine=machine)
         incarnation.effects_unknown = self._around.handler.effects_unknown.decide
         incarnation.effects_own = self._around.handler.effects_own
+        incarnation.session.hermetic = self._around.handler.replay_io == "refuse"
         return incarnation
 
     async def _build(self, incarnation: Incarnation) -> Agent:
@@ -379,6 +392,8 @@ class JournaledAgent:
         """A fresh instance that is no agent: nothing of it is recorded and nothing leaves it."""
         incarnation = self._new_incarnation(Machine())
         incarnation.continues = False
+        if self._incarnation is not None:
+            incarnation.construction.repeat(self._incarnation.construction)
         agent = await self._build(incarnation)
         incarnation.end()
         return agent
@@ -406,6 +421,12 @@ class JournaledAgent:
     def incarnation(self) -> Incarnation | None:
         """The live incarnation, if there is one."""
         return self._incarnation if self._incarnation is not None and self._incarnation.live else None
+
+    @property
+    def recovering(self) -> bool:
+        """Whether there is no live instance and one is being rebuilt from the agent's past."""
+        rebuilt = self.incarnation is None and self._gate.locked()
+        return rebuilt and self._appender is not None and self._appender.version > 0
 
     def _version(self) -> int:
         assert self._appender is not None
@@ -521,6 +542,16 @@ class JournaledAgent:
         incarnation = await self.live()
         delivery, _ = incarnation.load(encoded)
         await self._answer(incarnation, delivery, None)
+
+
+def recorded_completion(codec: Codec, event: RecordedEvent) -> Completion:
+    """How a handler run ended, from its DeliveryCompleted."""
+    where = f"stream {event.stream!r}, version {event.version}"
+    outcome = event.outcome or Outcome.REPLIED
+    if outcome is Outcome.REPLIED:
+        return Completion(outcome, codec.decode(event.payload or b"", where=where), None, DONE)
+    error = decode_failure(codec, event.message_type or "", event.payload or b"", where=where)
+    return Completion(outcome, None, error, DONE)
 
 
 @lru_cache(maxsize=1024)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import logging
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
 from autogen_eventlog.codec import Encoded
+from autogen_eventlog.errors import AppendRefused, EventLogError
 from autogen_eventlog.events import EventData, EventType
 from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX, EventIds
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.appender import StreamAppender
+
+logger = logging.getLogger(__name__)
 
 WITHHELD = "withheld"
 
@@ -75,6 +79,7 @@ class Submissions:
         self._opening = asyncio.Lock()
         self._held: dict[UUID, Submission] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._keeping: set[asyncio.Task[None]] = set()
 
     @property
     def name(self) -> str:
@@ -179,6 +184,42 @@ class Submissions:
             cause=submission.id,
             correlation=submission.id,
         )
+
+    def keep_refused(self, error: AppendRefused, events: Sequence[tuple[int, EventData]]) -> None:
+        """Append, as evidence, what an instance would have recorded that was no longer the agent (G6)."""
+        if not events:
+            return
+        would_be = [
+            {
+                "version": version,
+                "type": event.type.value,
+                "delivery": event.delivery,
+                "recipient": event.recipient,
+                "topic": event.topic,
+                "message_type": event.message_type,
+                "outcome": None if event.outcome is None else event.outcome.value,
+                "payload": event.payload,
+            }
+            for version, event in events
+        ]
+        task = asyncio.get_running_loop().create_task(self._keep_refused(error, would_be))
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+
+    async def _keep_refused(self, error: AppendRefused, would_be: list[dict[str, Any]]) -> None:
+        try:
+            await self.open()
+            message = self._log.codec.encode(would_be)
+            metadata = {"expected": error.expected, "found": error.found, "events": len(would_be)}
+            self.record(EventType.WRITES_REFUSED, message=message, recipient=error.stream, metadata=metadata)
+        except EventLogError as problem:
+            logger.warning("%s: what the log refused could not be kept: %s", error.stream, problem)
+
+    def append_held(self) -> None:
+        """Append what is held now: it will not be delivered soon."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._append_held()
 
     def _append_held(self) -> None:
         self._timer = None

@@ -28,6 +28,8 @@ _ATTEMPTS = 10
 """To catch a busy agent between two events, so that its own state and the version belong together."""
 
 ShellFor = Callable[[AgentId], JournaledAgent]
+Target = tuple[JournaledAgent, int]
+"""An agent, and the version that it is to have."""
 
 
 class TimeTravel:
@@ -42,7 +44,12 @@ class TimeTravel:
     # -- view and restore -----------------------------------------------------------------------------------------
 
     async def view(self, agent: AgentId, *, at: datetime | None, version: int | None, position: int | None) -> Agent:
-        shell = self._shell_for(agent)
+        return await self.view_of(self._shell_for(agent), at=at, version=version, position=position)
+
+    async def view_of(
+        self, shell: JournaledAgent, *, at: datetime | None, version: int | None, position: int | None
+    ) -> Agent:
+        """A view by the blueprint of any shell, of a registered type or not."""
         where = point(at=at, version=version, position=position)
         if where.is_now:
             await shell.durable_version()
@@ -98,39 +105,59 @@ class TimeTravel:
     async def restore_all(
         self, types: Iterable[str], *, at: datetime | None, position: int | None, timeout: float | None
     ) -> list[RestoreReport]:
-        where = point(at=at, position=position)
-        cut = await self._log.reader.whole_restored(await self._position(where))
-        targets = [(shell, await self._version_at(shell.stream, cut)) async for shell in self._known(types)]
+        cut = await self.cut(at=at, position=position)
+        targets = await self.targets(types, cut)
+        await self.check(targets)
+        async with held_at_rest([shell for shell, _ in targets], self._patience(timeout)):
+            replaced = await self.put_together(targets, cut, uuid4().hex)
+            let_go(replaced)
+        return await self.reports(targets, replaced, cut)
+
+    async def cut(self, *, at: datetime | None, position: int | None) -> int:
+        """The position of a point for all streams, moved on to where no earlier restore of all is half done."""
+        return await self._log.reader.whole_restored(await self._position(point(at=at, position=position)))
+
+    async def targets(self, types: Iterable[str], cut: int) -> list[Target]:
+        """The agents of these types that the log knows, and the version of each at a cut."""
+        return [(shell, await self._version_at(shell.stream, cut)) async for shell in self._known(types)]
+
+    async def check(self, targets: Iterable[Target]) -> None:
+        """Bring each to its version in a view; nothing changes.
+
+        Raises:
+            What `Recovery.to` raises, if one can't be.
+        """
         for shell, version in targets:
             await self._view(shell, shell.stream, version)
-        where_cut = f"position {cut}"
-        replaced = await self._put_together(targets, where_cut, self._patience(timeout))
-        return [
-            await self._report(shell, version, where_cut, done)
-            for (shell, version), done in zip(targets, replaced, strict=True)
-        ]
 
-    async def _put_together(
-        self, targets: Sequence[tuple[JournaledAgent, int]], where: str, timeout: float
-    ) -> list[Replaced]:
-        """All at their versions, before anything leaves any of them."""
+    async def put_together(self, targets: Sequence[Target], cut: int, whole: str) -> list[Replaced]:
+        """All at their versions; nothing leaves any of them before `let_go`. The caller holds all of them at rest.
+
+        Args:
+            whole: Names this restore, in the event of each agent that it reaches.
+        """
         replaced: list[Replaced] = []
-        whole = uuid4().hex
-        async with held_at_rest([shell for shell, _ in targets], timeout):
-            for shell, _ in targets:
-                await shell.own()
-            for shell, _ in targets:
-                shell.withdraw()
-            try:
-                for shell, version in targets:
-                    note = (EventType.STREAM_RESTORED, {"to_version": version, "point": where, "whole": whole})
-                    replaced.append(await shell.put(shell.stream, version, note=note, held=True))
-            finally:
-                for done in replaced:
-                    done.recovered.incarnation.outbox.release()
+        for shell, _ in targets:
+            await shell.own()
+        for shell, _ in targets:
+            shell.withdraw()
+        try:
+            for shell, version in targets:
+                note = (EventType.STREAM_RESTORED, {"to_version": version, "point": _words(cut), "whole": whole})
+                replaced.append(await shell.put(shell.stream, version, note=note, held=True))
+        except BaseException:
+            let_go(replaced)
+            raise
+        return replaced
+
+    async def reports(self, targets: Sequence[Target], replaced: Sequence[Replaced], cut: int) -> list[RestoreReport]:
+        """What was done with each, once it is durable."""
         for done in replaced:
             await done.recovered.incarnation.durable
-        return replaced
+        return [
+            await self._report(shell, version, _words(cut), done)
+            for (shell, version), done in zip(targets, replaced, strict=True)
+        ]
 
     def _patience(self, timeout: float | None) -> float:
         return self._handler.restore_timeout if timeout is None else timeout
@@ -302,6 +329,16 @@ class TimeTravel:
             remedy = "Open the log in which it was saved, or save it from an agent with its own save_state"
             raise InvalidState(shell.stream, f"{problem}, and it carries no state of its own", remedy)
         await shell.load(saved.state)
+
+
+def let_go(replaced: Iterable[Replaced]) -> None:
+    """Let out what the agents of `TimeTravel.put_together` send as they go on."""
+    for done in replaced:
+        done.recovered.incarnation.outbox.release()
+
+
+def _words(cut: int) -> str:
+    return f"position {cut}"
 
 
 def _json(state: Mapping[str, Any]) -> str:
