@@ -15,7 +15,7 @@ import pytest
 from autogen_core import AgentId, try_get_known_serializers_for_type
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedGrpcWorkerAgentRuntime
-from autogen_eventlog.errors import Undeliverable
+from autogen_eventlog.errors import Undeliverable, UnknownStream
 from autogen_eventlog.events import EventType, Outcome
 
 from .asking import until
@@ -48,7 +48,10 @@ async def driver(dsn: str, port: int) -> AsyncIterator[tuple[EventSourcedGrpcWor
 
 
 async def ledger_of(runtime: EventSourcedGrpcWorkerAgentRuntime) -> Ledger:
-    return await runtime.view(LEDGER, factory=Ledger, type=Ledger)
+    try:
+        return await runtime.view(LEDGER, factory=Ledger, type=Ledger)
+    except UnknownStream:  # it has heard of nothing so far
+        return Ledger()
 
 
 async def test_the_next_message_after_a_kill_finds_the_agent_as_it_was(dsn: str) -> None:

@@ -517,8 +517,7 @@ async def test_a_message_that_comes_by_both_ways_at_once_is_delivered_once(
     await worker.add_subscription(TypeSubscription("t", "one"))
     await caller.send_message(Add(0), ONE)  # it lives
     held: list[Any] = []
-    traffic = worker._traffic
-    received = traffic.received
+    receiving, received = worker._receiving, worker._traffic.received
     worker._connection._streams._on_message = held.append  # the worker stands still  # type: ignore[union-attr]
     if way == "call":
         call = asyncio.create_task(caller.send_message(Add(1), ONE))
@@ -533,7 +532,7 @@ async def test_a_message_that_comes_by_both_ways_at_once_is_delivered_once(
     else:
         answered = asyncio.gather(*again)
         await until(
-            lambda: (sent.origin.cause, ONE) in traffic._arrivals._held or answered.done(), "the other way is in hand"
+            lambda: (sent.origin.cause, ONE) in receiving._arrivals._held or answered.done(), "the other way is in hand"
         )
         received(held[0])
         await answered

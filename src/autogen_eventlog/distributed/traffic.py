@@ -1,4 +1,4 @@
-"""Messages of a worker's agents: out to the host once they are durable, and in from it.
+"""Messages of a worker's agents, on their way out to the host once they are durable, and the answers to them.
 
 Between event-sourced workers a message is at least once on the wire and exactly once in effect: the receiver knows by the
 event that it names as its cause whether it has it already, in hand or in the log.
@@ -8,75 +8,53 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import datetime, timezone
-from functools import partial
-from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import uuid4
 
 from autogen_core import (
     AgentId,
     CancellationToken,
-    DropMessage,
     MessageContext,
-    MessageHandlerContext,
     TopicId,
-    UnknownPayload,
 )
-from autogen_core._runtime_impl_helpers import SubscriptionManager
 from autogen_core.exceptions import MessageDroppedException
 from autogen_ext.runtimes.grpc.protos import agent_worker_pb2 as pb
-from autogen_ext.runtimes.grpc.protos import cloudevent_pb2
 from google.protobuf.wrappers_pb2 import StringValue
 
 from autogen_eventlog.codec import Encoded
-from autogen_eventlog.distributed.arrivals import Arrivals
 from autogen_eventlog.distributed.connection import HostConnection
 from autogen_eventlog.distributed.control import ControlChannel, to_agent, unpacked
 from autogen_eventlog.distributed.envelopes import (
-    Arrived,
-    arrived_event,
-    arrived_request,
-    error_response,
     event_of,
     packed_reply,
-    reply_response,
     request_of,
 )
 from autogen_eventlog.distributed.outstanding import Outstanding, Sent
+from autogen_eventlog.distributed.receiving import CANCEL, Receiving
 from autogen_eventlog.distributed.registrations import Registrations
+from autogen_eventlog.distributed.screening import Screening
 from autogen_eventlog.distributed.wire import Origin, Wire
-from autogen_eventlog.errors import InstanceEnded, MessageTooLarge, StreamOwned, Undeliverable
+from autogen_eventlog.errors import InstanceEnded, Undeliverable
 from autogen_eventlog.events import EventData, EventType, RecordedEvent
 from autogen_eventlog.ids import parse_topic
 from autogen_eventlog.incarnation.incarnation import Call, Incarnation
-from autogen_eventlog.lineage import lineage
 from autogen_eventlog.postgres.records import Progress
 from autogen_eventlog.runtime.agents import RecordedAgents
 from autogen_eventlog.runtime.identity import Identity, TracedId
-from autogen_eventlog.runtime.interventions import InterventionChain
-from autogen_eventlog.runtime.passage import Passage
 from autogen_eventlog.runtime.shell import recorded_completion
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-TAKEN = "taken"
-HELD = "held"
-"""It is in hand here already."""
-_OWNED_PAUSE_SECONDS = 0.25
 _ASK_AGAIN_SECONDS = 2.0
-CANCEL = "cancel:"
 
 
 class Traffic:
     """What passes between this worker's agents and the others (the `World` of their incarnations).
 
     Args:
-        subscriptions: Of this worker.
-        interventions: The other intervention handlers, or None.
+        screening: By the other intervention handlers.
         patience: Seconds without a sign of life after which a message is given up.
         trace: AutoGen's trace helper.
     """
@@ -87,9 +65,8 @@ class Traffic:
         connection: Callable[[], HostConnection],
         control: ControlChannel,
         registrations: Callable[[], Registrations],
-        subscriptions: SubscriptionManager,
         wire: Wire,
-        interventions: InterventionChain | None,
+        screening: Screening,
         patience: float,
         content_type: str,
         trace: Any,
@@ -97,25 +74,21 @@ class Traffic:
         self._connection = connection
         self._control = control
         self._registrations = registrations
-        self._subscriptions = subscriptions
         self._wire = wire
-        self._interventions = interventions
+        self._screening = screening
         self._patience = patience
         self._content_type = content_type
         self._trace = trace
         self._agents: RecordedAgents | None = None
+        self._receiving: Receiving | None = None
         self._outstanding: Outstanding | None = None
         self._calls: dict[str, asyncio.Future[Any]] = {}
-        self._arrivals = Arrivals()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._cut = 0
-        self._cut_counts_until = 0.0
-        self.arriving = Passage()
-        """Messages that came and whose handlers have not ended."""
 
-    def attach(self, agents: RecordedAgents) -> None:
-        """Say whose messages these are."""
+    def attach(self, agents: RecordedAgents, receiving: Receiving) -> None:
+        """Say whose messages these are, and who takes what comes for them."""
         self._agents = agents
+        self._receiving = receiving
         self._outstanding = Outstanding(
             agents.log.reader,
             self._send_again,
@@ -131,6 +104,11 @@ class Traffic:
         return self._agents
 
     @property
+    def receiving(self) -> Receiving:
+        assert self._receiving is not None
+        return self._receiving
+
+    @property
     def outstanding(self) -> Outstanding:
         assert self._outstanding is not None
         return self._outstanding
@@ -144,7 +122,7 @@ class Traffic:
 
         Who waits for an answer from outside any agent is told that it will not come.
         """
-        await self.arriving.cleared()
+        await self.receiving.arriving.cleared()
         for future in list(self._calls.values()):
             if not future.done():
                 future.set_exception(Undeliverable("a call", 0.0, "the runtime was stopped"))
@@ -164,7 +142,7 @@ class Traffic:
         """See `EventSourcedGrpcWorkerAgentRuntime.send_message`."""
         encoded = await self.agents.accept(message, recipient=str(recipient), message_id=message_id)
         before = self._context(sender, None, Origin(uuid4(), None, message_id or str(uuid4())), token)
-        encoded = await self._intervened(encoded, before, recipient)
+        encoded = await self._screening.leaving(encoded, before, recipient)
         submission = self.agents.handler.submissions.hold(
             encoded,
             sender=None if sender is None else str(sender),
@@ -185,7 +163,7 @@ class Traffic:
         origin = Origin(uuid4(), None, message_id or str(uuid4()))
         before = self._context(sender, topic, origin, CancellationToken())
         try:  # first, so that nothing which they redact is in the log
-            encoded = await self._intervened(encoded, before)
+            encoded = await self._screening.leaving(encoded, before)
         except MessageDroppedException:
             return
         event, ticket = self.agents.handler.submissions.submit(
@@ -241,7 +219,7 @@ class Traffic:
             Whatever the recipient raised, with type and text as far as they can be had.
         """
         if intervene:
-            message = await self._intervened(message, self._context(sender, None, origin, token), recipient)
+            message = await self._screening.leaving(message, self._context(sender, None, origin, token), recipient)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         request_id = f"{origin.cause.hex}.{uuid4().hex[:8]}"
@@ -267,7 +245,7 @@ class Traffic:
         finally:
             self._calls.pop(request_id, None)
             self.outstanding.done(sent)
-        return await self._response(reply, recipient, sender)
+        return await self._screening.answer(reply, recipient, sender)
 
     async def publication(
         self, message: Encoded, topic: TopicId, *, sender: AgentId | None, origin: Origin, intervene: bool = True
@@ -279,7 +257,9 @@ class Traffic:
         """
         if intervene:
             try:
-                message = await self._intervened(message, self._context(sender, topic, origin, CancellationToken()))
+                message = await self._screening.leaving(
+                    message, self._context(sender, topic, origin, CancellationToken())
+                )
             except MessageDroppedException:
                 return
         event = event_of(self._wire.pack(message, self._content_type), topic, sender=sender, origin=origin)
@@ -302,32 +282,6 @@ class Traffic:
             cancellation_token=token,
             message_id=TracedId(origin.message_id, identity),
         )
-
-    async def _intervened(self, message: Encoded, context: MessageContext, recipient: AgentId | None = None) -> Encoded:
-        """What the intervention handlers make of a message that leaves this worker."""
-        if self._interventions is None:
-            return message
-        given = self.agents.log.codec.decode(message.data, where="message")
-        return await self._intervene(given, context, recipient)
-
-    async def _intervene(self, message: Any, context: MessageContext, recipient: AgentId | None) -> Encoded:
-        assert self._interventions is not None
-        made = (
-            await self._interventions.on_publish(message, message_context=context)
-            if recipient is None
-            else await self._interventions.on_send(message, message_context=context, recipient=recipient)
-        )
-        if made is DropMessage:
-            raise MessageDroppedException
-        return self.agents.log.codec.encode(made)
-
-    async def _response(self, reply: Any, recipient: AgentId, sender: AgentId | None) -> Any:
-        if self._interventions is None:
-            return reply
-        made = await self._interventions.on_response(reply, sender=recipient, recipient=sender)
-        if made is DropMessage:
-            raise MessageDroppedException
-        return made
 
     def _spawn_cancel(self, origin: Origin, recipient: AgentId) -> None:
         self._spawn(
@@ -375,22 +329,8 @@ class Traffic:
 
     def abandon(self, cut: int, agents: list[AgentId]) -> None:
         """These agents are about to be brought back to a cut: what they sent since was not sent."""
-        self._cut = cut
-        self._cut_counts_until = asyncio.get_running_loop().time() + 2 * self._patience
+        self.receiving.abandon(cut)
         self.outstanding.forget(set(agents))
-
-    async def _abandoned(self, cause: UUID) -> bool:
-        """Whether a message comes from a past that a restore of all agents has left behind."""
-        if asyncio.get_running_loop().time() > self._cut_counts_until:
-            return False
-        reader = self.agents.log.reader
-        place = await reader.place(cause)
-        if place is None or place[0].startswith("$") or place[2] <= self._cut:
-            return False
-        stream, version, _ = place
-        head = await reader.head(stream)
-        past = await lineage(reader, stream, version if head is None else head.version)
-        return not past.holds(stream, version)
 
     def _gave_up(self, sent: Sent, lacking: list[AgentId], problem: str) -> None:
         whom = ", ".join(map(str, lacking))
@@ -419,31 +359,17 @@ class Traffic:
         """Take a message of the data stream."""
         match message.WhichOneof("message"):
             case "request":
-                self._spawn(self._request(message.request))
+                self.receiving.request(message.request)
             case "response":
                 self._answered(message.response)
             case "cloudEvent":
-                self._spawn(self._event(message.cloudEvent))
+                self.receiving.event(message.cloudEvent)
             case _:
                 logger.warning("the host sent an empty message")
-
-    def redelivered(self, request: pb.RpcRequest, respond_to: str) -> StringValue:
-        """Take a message that its sender sends again, by the control channel."""
-        arrived = arrived_request(request)
-        recipient = AgentId(request.target.type, request.target.key)
-        if self._arrivals.holds(arrived, recipient):
-            return StringValue(value=HELD)
-        self._spawn(self._request_again(request, arrived, recipient, respond_to))
-        return StringValue(value=TAKEN)
 
     def answered_again(self, response: pb.RpcResponse) -> None:
         """Take the answer to a message that was sent again."""
         self._answered(response)
-
-    def cancel(self, text: str) -> None:
-        """A caller no longer waits (T11)."""
-        cause, _, recipient = text.removeprefix(CANCEL).partition(" ")
-        self._arrivals.cancel(UUID(cause), AgentId.from_str(recipient))
 
     def _answered(self, response: pb.RpcResponse) -> None:
         future = self._calls.pop(response.request_id, None)
@@ -458,140 +384,6 @@ class Traffic:
             future.set_exception(error)
         else:
             future.set_result(reply)
-
-    async def _request(self, request: pb.RpcRequest) -> None:
-        with self.arriving:
-            client = self._connection().client_id
-            arrived = arrived_request(request)
-            again = self._arrivals.saw(arrived, AgentId(request.target.type, request.target.key))
-            response = await self._responding(request, arrived, again=again)
-            if self._connection().client_id == client:  # a host that was restarted would not know what it answers
-                await self._connection().send(pb.Message(response=response))
-
-    async def _request_again(self, request: pb.RpcRequest, arrived: Arrived, recipient: AgentId, back: str) -> None:
-        with self.arriving:
-            self._arrivals.saw(arrived, recipient)  # it may come by the way that messages go, too
-            response = await self._responding(request, arrived, again=True)
-            if back and arrived.topic is None:
-                await self._control.tell(back, response)
-
-    async def _responding(self, request: pb.RpcRequest, arrived: Arrived, *, again: bool) -> pb.RpcResponse:
-        """Deliver a request; whatever happens, there is a response (T2, T3, T4)."""
-        recipient = AgentId(request.target.type, request.target.key)
-        try:
-            if arrived.origin is None:
-                arrived = await self._intervened_here(arrived, recipient)
-            reply = await self._deliver(arrived, recipient, again=again)
-            if arrived.origin is None:
-                reply = await self._response(reply, recipient, arrived.sender)
-            encoded = self.agents.log.codec.encode(reply, where="reply")
-            packed = self._wire.pack(encoded) if arrived.origin is None else self._wire.pack_exact(encoded)
-            response = reply_response(request.request_id, packed)
-            self._connection().check(pb.Message(response=response), f"reply of {recipient}")
-            return response
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            if arrived.topic is not None and not isinstance(error, asyncio.CancelledError):
-                logger.error("Error handling event", exc_info=error)
-            return self._error(request.request_id, error, recipient)
-
-    def _error(self, request_id: str, error: BaseException, recipient: AgentId) -> pb.RpcResponse:
-        response = error_response(request_id, *self._wire.pack_error(error))
-        try:
-            self._connection().check(pb.Message(response=response), f"error of {recipient}")
-        except MessageTooLarge as instead:
-            return error_response(request_id, *self._wire.pack_error(instead))
-        return response
-
-    async def _event(self, event: cloudevent_pb2.CloudEvent) -> None:
-        """Deliver a publication to each agent here that subscribes; one that fails keeps it from no other (T8)."""
-        arrived = arrived_event(event)
-        recipients = [
-            one
-            for one in await self._subscriptions.get_subscribed_recipients(TopicId(event.type, event.source))
-            if one != arrived.sender
-        ]
-        again = {one: self._arrivals.saw(arrived, one) for one in set(recipients)}
-        with self.arriving:
-            if arrived.origin is None and recipients:
-                try:
-                    arrived = await self._intervened_here(arrived, None)
-                except Exception as error:  # the user's own code, or a message that can't be read
-                    logger.error("Error handling event", exc_info=error)
-                    return
-            await asyncio.gather(*(self._deliver_event(arrived, one, again=again[one]) for one in recipients))
-
-    async def _deliver_event(self, arrived: Arrived, recipient: AgentId, *, again: bool) -> None:
-        try:
-            await self._deliver(arrived, recipient, again=again)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            logger.error("Error handling event", exc_info=error)
-
-    async def _deliver(self, arrived: Arrived, recipient: AgentId, *, again: bool) -> Any:
-        message, encoded = self._wire.unpack(arrived.packed)
-        if isinstance(message, UnknownPayload):  # its class may become known with the agent's
-            await self._once_ours(lambda: self.agents.shell_for(recipient).live())
-            message, encoded = self._wire.unpack(arrived.packed)
-        origin = arrived.origin
-        identity = Identity(recorded=(message, encoded))
-        if origin is not None:
-            void = partial(self._abandoned, origin.cause)
-            identity = Identity(origin.cause, origin.correlation, again, recorded=(message, encoded), void=void)
-        token = CancellationToken()
-        context = MessageContext(
-            sender=arrived.sender,
-            topic_id=arrived.topic,
-            is_rpc=arrived.is_rpc,
-            cancellation_token=token,
-            message_id=TracedId(arrived.message_id, identity),
-        )
-        return await self._arrivals.once(
-            arrived, recipient, token, lambda: self._handle(message, context, arrived, recipient)
-        )
-
-    async def _handle(self, message: Any, context: MessageContext, arrived: Arrived, recipient: AgentId) -> Any:
-        with (
-            MessageHandlerContext.populate_context(recipient),
-            self._trace.trace_block("process", recipient, parent=arrived.trace),
-        ):
-            return await self._hand_over(message, context, recipient)
-
-    async def _intervened_here(self, arrived: Arrived, recipient: AgentId | None) -> Arrived:
-        """A plain worker's message has passed no intervention handler yet.
-
-        Raises:
-            MessageDroppedException: One dropped it.
-        """
-        if self._interventions is None:
-            return arrived
-        message, _ = self._wire.unpack(arrived.packed)
-        context = MessageContext(
-            sender=arrived.sender,
-            topic_id=arrived.topic,
-            is_rpc=arrived.is_rpc,
-            cancellation_token=CancellationToken(),
-            message_id=arrived.message_id,
-        )
-        made = await self._intervene(message, context, recipient)
-        return replace(arrived, packed=self._wire.pack_exact(made))
-
-    async def _hand_over(self, message: Any, context: MessageContext, recipient: AgentId) -> Any:
-        return await self._once_ours(lambda: self.agents.shell_for(recipient).on_message(message, context))
-
-    async def _once_ours(self, use: Callable[[], Awaitable[T]]) -> T:
-        """Use an agent. The host sends it here, so a worker that still has it is about to lose it: wait for that."""
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + self._patience
-        while True:
-            try:
-                return await use()
-            except StreamOwned:
-                if loop.time() > ends:
-                    raise
-                await asyncio.sleep(_OWNED_PAUSE_SECONDS)
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)

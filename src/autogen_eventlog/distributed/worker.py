@@ -34,9 +34,11 @@ from autogen_eventlog.distributed.connection import ChannelOptions, HostConnecti
 from autogen_eventlog.distributed.control import ControlChannel, unpacked
 from autogen_eventlog.distributed.health import WorkerHealth
 from autogen_eventlog.distributed.orphans import Orphans
+from autogen_eventlog.distributed.receiving import CANCEL, Receiving
 from autogen_eventlog.distributed.registrations import Registrations
 from autogen_eventlog.distributed.remote import RemoteStates
-from autogen_eventlog.distributed.traffic import CANCEL, Traffic
+from autogen_eventlog.distributed.screening import Screening
+from autogen_eventlog.distributed.traffic import Traffic
 from autogen_eventlog.distributed.wire import Wire
 from autogen_eventlog.errors import RecordingIncomplete
 from autogen_eventlog.runtime.agents import RecordedAgents
@@ -108,19 +110,18 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
         self._control = ControlChannel(self._answer)
         self._wire = Wire(self._handler.log.codec, self._serialization_registry)
         chain = InterventionChain(others, partial(record_dropped, self._handler), lambda: None) if others else None
-        self._traffic = Traffic(
-            connection=self._connected,
-            control=self._control,
-            registrations=self._registered,
-            subscriptions=self._subscription_manager,
-            wire=self._wire,
-            interventions=chain,
-            patience=patience,
-            content_type=payload_serialization_format,
-            trace=QuietTracing(self._trace_helper, tracer_provider),
-        )
+        ways: dict[str, Any] = {
+            "connection": self._connected,
+            "control": self._control,
+            "wire": self._wire,
+            "screening": Screening(chain, self._handler.log.codec),
+            "patience": patience,
+            "trace": QuietTracing(self._trace_helper, tracer_provider),
+        }
+        self._traffic = Traffic(registrations=self._registered, content_type=payload_serialization_format, **ways)
         self._agents = RecordedAgents(self._handler, self, self._traffic)
-        self._traffic.attach(self._agents)
+        self._receiving = Receiving(self._agents, subscriptions=self._subscription_manager, **ways)
+        self._traffic.attach(self._agents, self._receiving)
         self._orphans = Orphans(self._agents, self._traffic)
         self._states = RemoteStates(self._agents, self._control, self._wire, self._traffic.abandon, patience=patience)
         self._handler.attached_to(self)
@@ -133,12 +134,14 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
         Raises:
             ValueError: It runs already.
             HostUnavailable: The host was not reached within `connect_timeout`.
+            DatabaseUnavailable: The database did not answer within its bound.
         """
         if self._handler is None:
             await super().start()
             return
         if self._running:
             raise ValueError("Runtime is already running.")
+        await self._handler.log.start_writing()  # here, and not in a task that `stop` may cancel half way
         self._connection = HostConnection(
             self._host_address,
             options=self._extra_grpc_config,
@@ -258,13 +261,13 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
         """What came by the control channel."""
         redelivered, response = unpacked(request, pb.RpcRequest), unpacked(request, pb.RpcResponse)
         if redelivered is not None:
-            return self._traffic.redelivered(redelivered, respond_to)
+            return self._receiving.redelivered(redelivered, respond_to)
         if response is not None:
             self._traffic.answered_again(response)
             return None
         said = unpacked(request, StringValue)
         if said is not None and said.value.startswith(CANCEL):
-            self._traffic.cancel(said.value)
+            self._receiving.cancel(said.value)
             return None
         return await self._states.answer(request, self._connected().check)
 

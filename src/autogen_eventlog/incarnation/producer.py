@@ -51,6 +51,9 @@ def producer_of(agent: object, worker: str = "") -> Producer:
     )
 
 
+_ATTEMPTS = 10
+
+
 @lru_cache(maxsize=1024)
 def code_hash(cls: type) -> str:
     """A hash of the source of the class and of its own bases (AutoGen's and Python's are named by their versions)."""
@@ -104,7 +107,12 @@ def _hash_seed() -> str:
 
 
 def _source(cls: type) -> str:
-    try:
-        return inspect.getsource(cls)
-    except (OSError, TypeError):  # defined in a REPL or in C: its name is all there is
-        return f"{cls.__module__}:{cls.__qualname__}"
+    for _ in range(_ATTEMPTS):
+        try:
+            return inspect.getsource(cls)
+        except (OSError, TypeError):  # defined in a REPL or in C: its name is all there is
+            break
+        except SystemError:
+            # Python 3.11's parser counts its depth for the whole process, and gives this where two threads parse at once.
+            continue
+    return f"{cls.__module__}:{cls.__qualname__}"
