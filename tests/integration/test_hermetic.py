@@ -1,6 +1,6 @@
 """What an agent's own code does to files, sockets, processes and threads is not done again by a replay (G4, G11)."""
 
-# ruff: noqa: PTH, SIM115  (each form of a call is to be met, not the best one)
+# ruff: noqa: PTH103, PTH104, PTH109, PTH110, PTH123, PTH208, PTH211, SIM115, ASYNC230, ASYNC240
 from __future__ import annotations
 
 import asyncio
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -554,6 +555,67 @@ async def test_an_agent_with_snapshots_goes_on_from_its_newest(dsn: str, tmp_pat
     async with running(dsn, Saver, snapshot_every=1) as runtime:
         assert await runtime.send_message(Do("save"), ONE) == 3
     assert Saver.place.read_text() == "xxx"
+
+
+class Tidy(RoutedAgent):
+    """Tidies up when its handler ends, however it does."""
+
+    place: Path
+    sent: list[str]
+
+    def __init__(self) -> None:
+        super().__init__("tidies")
+        self.at = time.time()
+
+    @message_handler
+    async def on_do(self, message: Do, ctx: MessageContext) -> None:
+        try:
+            await asyncio.gather(self.ask("inner"), self.ask("another"))
+        finally:
+            self.place.unlink()
+
+    async def ask(self, name: str) -> None:
+        try:
+            await self.send_message(Ask(), AgentId("answering", "one"))
+        finally:
+            self.at = time.time()
+            await effect_of("send", self.sent.append, name)
+            with contextlib.suppress(Exception):
+                self.place.unlink()
+
+
+class Answering(RoutedAgent):
+    def __init__(self) -> None:
+        super().__init__("answers")
+
+    @message_handler
+    async def on_ask(self, message: Ask, ctx: MessageContext) -> None: ...
+
+
+@pytest.mark.parametrize("holds", [True, False])
+async def test_what_stood_amid_a_handler_does_nothing_when_it_is_garbage(dsn: str, tmp_path: Path, holds: bool) -> None:
+    """Its `finally` blocks run then; nothing of the world may notice."""
+    Tidy.place, Tidy.sent = tmp_path / "there", []
+    Tidy.place.touch()
+    async with running(dsn, Tidy) as runtime:
+        await runtime.register_factory("answering", Answering)
+        with contextlib.suppress(OSError):
+            await done(runtime, "tidy", "")
+        sent = list(Tidy.sent)
+        assert not Tidy.place.exists() and sorted(sent) == ["another", "inner"]
+        Tidy.place.touch()
+        views: list[Any] = []
+        for version in (2, 3, 4, 4, 4) * 4:
+            views.append(await runtime.view(ONE, version=version))
+            if not holds:
+                views.clear()
+        with pytest.raises(UnrecordedEffect):
+            await runtime.view(ONE)
+        views.clear()
+        gc.collect()
+        await asyncio.sleep(0)
+        gc.collect()
+    assert Tidy.place.exists() and Tidy.sent == sent
 
 
 # -- constructors -------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -51,6 +52,23 @@ async def test_backends_killed_again_and_again_under_load_lose_and_double_nothin
     assert killed > 0
     assert statistics.reconnects > 0
     assert statistics.events == sum(len(agent.submitted) for agent in agents)
+
+
+async def test_a_socket_that_has_ended_is_watched_no_longer(dsn: str) -> None:
+    """Its number may be given to the next connection, before the append goes on that finds it ended."""
+    async with open_store(dsn) as store:
+        agent = await store.claimed("agent/1")
+        async with holding_the_head(dsn, "agent/1"):
+            ticket = agent.submit()
+            await a_waiting_append(dsn)
+            link = store.writer._committer._link  # pyright: ignore[reportPrivateUsage]
+            assert link is not None
+            link.abort()
+            select.select([link._socket], [], [], 5)  # pyright: ignore[reportPrivateUsage]
+            link._arrived()  # pyright: ignore[reportPrivateUsage]
+            assert not link._listening  # pyright: ignore[reportPrivateUsage]
+        await ticket
+        check_whole(await store.stored("agent/1"), agent.submitted)
 
 
 async def test_an_append_killed_while_it_waits_is_sent_again(dsn: str) -> None:

@@ -22,6 +22,10 @@ from autogen_eventlog.effects import UnknownEffects
         ("workbench.start", "retry"),
         ("tool.run_json", "fail"),
         ("executor.execute_code_blocks", "fail"),
+        ("state.get", "retry"),
+        ("state.save", "fail"),
+        ("own.mail.send", "fail"),
+        ("own.start", "fail"),
         ("something.else", "fail"),
     ],
 )
@@ -33,6 +37,15 @@ def test_a_kind_goes_before_its_family_and_both_before_the_default() -> None:
     policy = UnknownEffects({"tool": "retry", "memory": "retry", "memory.add": "fail", "model": "fail"})
     decided = [policy.decide(kind) for kind in ("tool.run_json", "memory.clear", "memory.add", "model.create")]
     assert decided == ["retry", "retry", "fail", "fail"]
+
+
+def test_a_kind_that_people_named_may_have_dots() -> None:
+    policy = UnknownEffects({"own": "retry", "own.mail.send": "fail"})
+    assert [policy.decide(kind) for kind in ("own.mail.send", "own.mail", "own.rates.get")] == [
+        "fail",
+        "retry",
+        "retry",
+    ]
 
 
 def test_one_decision_for_all() -> None:

@@ -31,6 +31,7 @@ from autogen_eventlog.incarnation.incarnation import Incarnation, current_delive
 from autogen_eventlog.replay.loop import in_signal_handler
 from autogen_eventlog.replay.reading import READER
 from autogen_eventlog.replay.session import Mode, Session
+from autogen_eventlog.replay.standing import any_stands, whose
 
 logger = logging.getLogger(__name__)
 
@@ -68,10 +69,12 @@ def _hook() -> Callable[[str, tuple[Any, ...]], None]:
 
     What it needs is in its closure: events happen also when the process ends and modules are empty.
     """
-    known, reader, asked = WATCHED, READER.get, _asked
+    known, reader, asked, garbage, closed = WATCHED, READER.get, _asked, any_stands, _closed
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if event in known:
+            if garbage():
+                closed(event, args)
             who = reader()
             if who is not None:
                 asked(who, event, args)
@@ -153,6 +156,15 @@ def _warn_of_handler(stream: str, cls: type | None, deed: _Deed) -> None:
         deed.place,
         _EFFECT,
     )
+
+
+def _closed(event: str, args: tuple[Any, ...]) -> None:
+    """What a replay left amid a handler is garbage, and its `finally` blocks run, in whatever code the collector came.
+
+    It is being closed, and ends here; another exception would be printed, in the middle of somebody else's program.
+    """
+    if not watched.harmless(event, args) and whose(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]
+        raise GeneratorExit
 
 
 # -- constructors -------------------------------------------------------------------------------------------------

@@ -22,9 +22,11 @@ from autogen_core import CancellationToken
 from autogen_eventlog.codec import Codec, TypeRegistry
 from autogen_eventlog.effects.asking import ask
 from autogen_eventlog.effects.requests import request
+from autogen_eventlog.errors import InstanceEnded
 from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.replay.loop import SESSION
-from autogen_eventlog.replay.session import Session
+from autogen_eventlog.replay.session import Mode, Session
+from autogen_eventlog.replay.standing import any_stands, whose
 
 FAMILY: Final = "own"
 
@@ -133,10 +135,21 @@ def _checked(kind: str) -> str:
 
 
 def _asking() -> Incarnation | None:
-    """The agent whose code runs; None outside of any, and in a thread that an agent's code has left its own for."""
+    """The agent whose code runs; None outside of any, and in a thread that a live agent's code has left its own for.
+
+    Raises:
+        InstanceEnded: It runs for a replay, in another thread.
+        GeneratorExit: It runs as what a replay left amid a handler is closed, being garbage.
+    """
+    if any_stands() and whose(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        raise GeneratorExit  # in the context of whatever code the collector came
     session = SESSION.get()
-    if not isinstance(session, Session) or not session.in_thread:
+    if not isinstance(session, Session):
         return None
+    if not session.in_thread:
+        if session.mode is Mode.LIVE:
+            return None
+        raise InstanceEnded(session.stream)
     return session.owner if isinstance(session.owner, Incarnation) else None
 
 

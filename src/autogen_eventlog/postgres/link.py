@@ -174,6 +174,7 @@ class Link:
         try:
             pgconn.consume_input()
         except psycopg.Error as error:
+            self._stop_listening()  # libpq has closed the socket: its number may be another's before the append goes on
             arrival.set_exception(error)
         else:
             if not pgconn.is_busy():

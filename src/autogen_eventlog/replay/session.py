@@ -26,6 +26,7 @@ from autogen_eventlog.replay.journal import ForeignWakeup, Reading, TimerFired
 from autogen_eventlog.replay.loop import SESSION, install
 from autogen_eventlog.replay.machine import Machine, Mismatch
 from autogen_eventlog.replay.reading import READER, Scope
+from autogen_eventlog.replay.standing import stand
 
 DELIVERY: contextvars.ContextVar[Any] = contextvars.ContextVar("autogen_eventlog_delivery", default=None)
 """The delivery that the running code belongs to; tasks that a handler starts inherit it."""
@@ -537,7 +538,8 @@ class Session:
     def _let_go(self) -> None:
         """Take a replay's unfinished tasks out of asyncio's sight: nobody waits for them, and they must not run on.
 
-        They are kept for as long as the instance is: as garbage, their `finally` blocks would run, and change it.
+        They are kept for as long as the instance is: as garbage, their `finally` blocks would run, and change it. Then they
+        do run, and must change nothing else (`standing`).
         """
         self._stands = True
         self._kept = [task for task in self._tasks if not task.done()]
@@ -546,6 +548,7 @@ class Session:
         not_begun = {id(handle) for handle, _, _, _ in self._queue}
         for task in self._kept:
             _take_out(task, begun=id(task.first_step) not in not_begun)
+            stand(task.get_coro(), self.stream)
         for _, _, args, _ in self._queue:
             _never_run(args)
         self._queue.clear()

@@ -38,8 +38,9 @@ class EventLogHandler(DefaultInterventionHandler):
         restore_timeout: Seconds that restoring an agent waits for its running deliveries.
         effects_unknown: What to do, when an agent is recovered, with a model, tool, … that was asked and whose answer the
             process did not live to record: `"retry"` asks again, `"fail"` gives the agent `EffectOutcomeUnknown`. One for
-            all, or by kind (`{"tool": "retry", "memory.add": "fail"}`). Default: models, memory queries and listings are
-            asked again, tools and code executors fail (docs/explanation/effects.md).
+            all, or by kind (`{"tool": "retry", "memory.add": "fail"}`). Default: models, memory queries, listings and states of
+            the state service are asked again, tools, code executors and effects of one's own (`own`) fail
+            (docs/explanation/effects.md).
         effects_own: Classes of tools, memories, … that are no more than state of the agents they hang on, as AutoGen's
             `ListMemory` is. They are not recorded: replay runs them again.
         replay_io: What becomes of a file that a handler's own code writes, a socket, a process, a thread, when the handler is

@@ -12,6 +12,7 @@ from autogen_eventlog.effects.ambient.callers import is_agents
 from autogen_eventlog.effects.ambient.making import makes_boundary
 from autogen_eventlog.incarnation.construction import Construction
 from autogen_eventlog.replay.reading import READER, Reader
+from autogen_eventlog.replay.standing import any_stands, whose
 
 
 class Gate:
@@ -81,6 +82,8 @@ def asking(family: str, depth: int) -> Reader | None:
     if reader is None or not reader.running:
         return None
     frame = sys._getframe(depth + 1)  # pyright: ignore[reportPrivateUsage]
+    if any_stands() and whose(frame):
+        return None  # what a replay left is closed, being garbage, amid this agent's code
     if not is_agents(frame) or (isinstance(reader, Construction) and makes_boundary(frame, reader.own)):
         return None
     return reader if reader.records(family) else None
