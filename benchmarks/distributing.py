@@ -1,4 +1,4 @@
-"""(f) The distributed worker beside AutoGen's own, through AutoGen's host; failing over; the states of many agents elsewhere."""
+"""(f) The distributed worker beside AutoGen's own, through AutoGen's host; failing over; states of agents elsewhere."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def run(dsn: str, sizes: Sizes) -> Report:
 
 
 def _scenarios(sizes: Sizes) -> dict[str, Callable[[Place, float, str], float]]:
-    calls = {
-        f"RPC, {callers} at once": partial(_measure, act=partial(_calls, callers)) for callers in sizes.callers
-    }
+    calls = {f"RPC, {callers} at once": partial(_measure, act=partial(_calls, callers)) for callers in sizes.callers}
     return calls | {f"publish to {_LISTENERS}": partial(_measure, act=_publications)}
 
 
@@ -226,4 +224,6 @@ async def _states(place: Place, sizes: Sizes) -> Table:
         taken = time.perf_counter() - began
     if len(saved) != many:
         raise AssertionError(f"{many} agents, {len(saved)} saved")
-    return Table("States of agents on another worker.", ("agents", "seconds", "a second"), [[many, taken, many / taken]])
+    return Table(
+        "States of agents on another worker.", ("agents", "seconds", "a second"), [[many, taken, many / taken]]
+    )
