@@ -65,7 +65,8 @@ async def test_a_worker_is_not_ready_while_another_has_its_type(workers: Workers
     cable.mend()
     await until(lambda: first.health().connected, "it is connected again")
     assert (first.health().agent_types, first.health().elsewhere) == ((), ("adder",))
-    assert not first.health().ready and second.health().ready
+    assert not first.health().ready
+    await until(lambda: second.health().ready, "nothing is being recovered")
     await second.stop()
     await until(lambda: first.health().ready, "it has its type back")
     assert (first.health().agent_types, first.health().elsewhere) == (("adder",), ())
