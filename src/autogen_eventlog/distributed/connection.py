@@ -305,10 +305,10 @@ class _Streams:
 
     def _message(self, message: pb.Message) -> None:
         if message.request.request_id.startswith(_ECHO):
-            self._heard(message.request.request_id)
-            # An answer, so that the host forgets that it waits for one.
             self.data.put(pb.Message(response=pb.RpcResponse(request_id=message.request.request_id)))
-        elif not message.response.request_id.startswith(_ECHO):
+        elif message.response.request_id.startswith(_ECHO):
+            self._heard(message.response.request_id)  # then, so that the host has nothing more to send when we leave
+        else:
             self._on_message(message)
 
     def _control_message(self, message: pb.ControlMessage) -> None:

@@ -30,6 +30,8 @@ from autogen_eventlog.runtime.saved_state import SavedState, parse
 _NOBODY_SECONDS = 3.0
 """How long an agent that no living worker has is asked for: a worker may have its type and not the agent yet."""
 _LOOK_SECONDS = 1.0
+_LONG = 10
+"""Times the patience: how long a worker that lives may take. Bringing an agent to a past point is replaying that past."""
 _MANY_AT_ONCE = 16
 
 
@@ -55,6 +57,8 @@ class RemoteStates:
         self._control = control
         self._wire = wire
         self._patience = patience
+        self._long = _LONG * patience
+        self._nobody = min(_NOBODY_SECONDS, patience)
         self._ids = EventIds()
         self._log.register_types(RestoreReport)
         self.party = CutParty(agents, on_put)
@@ -68,7 +72,7 @@ class RemoteStates:
     async def save(self, agent: AgentId) -> Mapping[str, Any]:
         if self.is_here(agent):
             return await self._agents.travel.save(agent)
-        answer = await self._ask(agent, pb.SaveStateRequest(agentId=_agent(agent)))
+        answer = await self._ask(agent, pb.SaveStateRequest(agentId=_agent(agent)), self._patience)
         found = unpacked(answer, pb.SaveStateResponse)
         if found is None:
             return SavedState(str(agent), await self._recorded(agent), None).as_mapping()
@@ -80,7 +84,7 @@ class RemoteStates:
             await self._agents.travel.load(agent, state)
             return
         request = pb.LoadStateRequest(agentId=_agent(agent), state=_json(agent, state))
-        found = unpacked(await self._ask(agent, request), pb.LoadStateResponse)
+        found = unpacked(await self._ask(agent, request, self._long), pb.LoadStateResponse)
         if found is None:
             await self._load_into_log(agent, state)
         else:
@@ -127,11 +131,10 @@ class RemoteStates:
         some = AgentId(agent_type, "any")
         if agent_type in self._agents.blueprints or any(one.type == agent_type for one in self._agents.shells):
             return await self.party.step(said)
-        there = StringValue(value=json.dumps({"op": "there", "agent": str(some)}))
-        if said["step"] == "check" and await self._control.ask(to_agent(some), there, timeout=_NOBODY_SECONDS) is None:
+        if said["step"] == "check" and not await self._is_there(some):
             return None
         request = StringValue(value=json.dumps({**said, "agent": str(some)}))
-        found = unpacked(await self._control.ask(to_agent(some), request, timeout=self._patience), StringValue)
+        found = unpacked(await self._control.ask(to_agent(some), request, timeout=self._long), StringValue)
         if found is None:
             raise WorkerUnreachable(
                 str(some), self._patience, "its worker did not take part in a restore of all agents"
@@ -180,20 +183,22 @@ class RemoteStates:
 
     async def _asked(self, agent: AgentId, op: str, arguments: dict[str, Any]) -> Any:
         request = StringValue(value=json.dumps({"op": op, "agent": str(agent), **arguments}))
-        found = unpacked(await self._ask(agent, request), StringValue)
+        found = unpacked(
+            await self._ask(agent, request, self._long if op == "restore" else self._patience), StringValue
+        )
         if found is None:
             return None
         said = json.loads(found.value)
         self._raise(said.get("error", ""))
         return said["answer"]
 
-    async def _ask(self, agent: AgentId, request: Message) -> AnyMessage | None:
+    async def _ask(self, agent: AgentId, request: Message, within: float) -> AnyMessage | None:
         """The answer of the worker that has the agent or its type; None: no worker does.
 
         Raises:
             WorkerUnreachable: A worker lives that has the agent, and does not answer, or died meanwhile.
         """
-        asking = asyncio.ensure_future(self._control.ask(to_agent(agent), request, timeout=self._patience))
+        asking = asyncio.ensure_future(self._control.ask(to_agent(agent), request, timeout=within))
         loop = asyncio.get_running_loop()
         began, lived, pause = loop.time(), False, 0.0
         try:
@@ -206,14 +211,22 @@ class RemoteStates:
                 if lived and not lives:
                     raise WorkerUnreachable(str(agent), loop.time() - began, "its worker died meanwhile")
                 lived = lived or lives
-                if not lived and loop.time() - began > _NOBODY_SECONDS:
+                taken = loop.time() - began
+                if not lived and taken > self._nobody:
                     return None
+                if lived and taken > self._patience and not await self._is_there(agent):
+                    raise WorkerUnreachable(str(agent), taken, "its worker lives and does not answer")
             answer = asking.result()
         finally:
             asking.cancel()
         if answer is None and (lived or await self._owner_lives(agent)):
             raise WorkerUnreachable(str(agent), loop.time() - began, "its worker lives and does not answer")
         return answer
+
+    async def _is_there(self, agent: AgentId) -> bool:
+        """Whether a worker that has the agent's type answers at all."""
+        there = StringValue(value=json.dumps({"op": "there", "agent": str(agent)}))
+        return await self._control.ask(to_agent(agent), there, timeout=self._nobody) is not None
 
     async def _owner_lives(self, agent: AgentId) -> bool:
         head = await self._log.head(str(agent))

@@ -79,11 +79,15 @@ class Ownership:
             SchemaError: the schema isn't there, or is closed to this role.
         """
         patience = self._patience()
-        while not self._lock_held:
-            try:
-                await self._beat()
-            except (psycopg.Error, OSError) as error:
-                await self._recover(error, patience)
+        try:
+            while not self._lock_held:
+                try:
+                    await self._beat()
+                except (psycopg.Error, OSError) as error:
+                    await self._recover(error, patience)
+        except BaseException:  # cancelled half way: nobody would close it
+            await self._drop_session()
+            raise
         self._task = asyncio.get_running_loop().create_task(self._keep_alive(), name="eventlog-heartbeat")
 
     async def close(self, *, timeout: float = 5.0) -> None:
