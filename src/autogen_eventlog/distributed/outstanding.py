@@ -108,14 +108,23 @@ class Outstanding:
         return left
 
     def add(self, sent: Sent) -> None:
-        """Look after a message; one that is looked after already stays as it is."""
-        self._sent.setdefault(sent.origin.cause, sent)
+        """Look after a message. A publication that is looked after already stays as it is.
+
+        A call that is asked again takes the place of the one before, whose asker is no longer the agent.
+        """
+        before = self._sent.get(sent.origin.cause)
+        if before is not None and before.answer is None:
+            return
+        if before is not None and before.answer is not None:
+            _settle_future(before.answer, None, InstanceEnded(str(before.sender)))
+        self._sent[sent.origin.cause] = sent
         self._something.set()
         self._nothing.clear()
 
     def done(self, sent: Sent) -> None:
         """It was answered, or nobody waits for the answer."""
-        self._sent.pop(sent.origin.cause, None)
+        if self._sent.get(sent.origin.cause) is sent:
+            del self._sent[sent.origin.cause]
         self._settle()
 
     def forget(self, senders: set[AgentId]) -> None:

@@ -361,17 +361,14 @@ class Traffic:
             case "request":
                 self.receiving.request(message.request)
             case "response":
-                self._answered(message.response)
+                self.answered(message.response)
             case "cloudEvent":
                 self.receiving.event(message.cloudEvent)
             case _:
                 logger.warning("the host sent an empty message")
 
-    def answered_again(self, response: pb.RpcResponse) -> None:
-        """Take the answer to a message that was sent again."""
-        self._answered(response)
-
-    def _answered(self, response: pb.RpcResponse) -> None:
+    def answered(self, response: pb.RpcResponse) -> None:
+        """Take the answer to a call, by whichever way it comes; a second one is void."""
         future = self._calls.pop(response.request_id, None)
         if future is None or future.done():
             return

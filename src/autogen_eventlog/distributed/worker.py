@@ -263,7 +263,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
         if redelivered is not None:
             return self._receiving.redelivered(redelivered, respond_to)
         if response is not None:
-            self._traffic.answered_again(response)
+            self._traffic.answered(response)
             return None
         said = unpacked(request, StringValue)
         if said is not None and said.value.startswith(CANCEL):
