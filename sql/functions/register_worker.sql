@@ -14,7 +14,7 @@ BEGIN
     DELETE FROM worker AS w WHERE w.heartbeat_at < clock_timestamp() - interval '30 days';
     INSERT INTO worker AS w (id, host, process, identity, lease)
     VALUES (worker_id, register_worker.host, register_worker.process, register_worker.identity, register_worker.lease)
-    ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp(), stopped_at = NULL
+    ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp(), stopped_at = NULL, settled_at = NULL
     RETURNING w.lock_key INTO key;
     RETURN pg_try_advisory_lock(hashtext(current_schema()), key);
 END

@@ -1,6 +1,6 @@
 -- Deliveries of the present that have no completion, of one stream or (NULL) of all, oldest first: at most `limit` past
--- the cursor `after` (a position). Columns as in audit_messages_newest. For reports: without a stream it reads every
--- delivery and every completion once. Indexes: event_pkey when a stream is given, event_restored, event_activated.
+-- the cursor `after` (a position), recorded from `since` on (NULL: ever). Columns as in audit_messages_newest. For reports:
+-- without a stream and a time it reads every delivery and every completion once. Indexes: event_pkey when a stream is given, event_restored, event_activated.
 WITH RECURSIVE branch (stream, version, to_version) AS (
     (
         SELECT DISTINCT ON (r.stream)
@@ -39,7 +39,9 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS producer ON e.type = 'MessageDelivered'
 WHERE
-    e.type = 'MessageDelivered' AND e.position > %(after)s AND (%(stream)s::text IS NULL OR e.stream = %(stream)s)
+    e.type = 'MessageDelivered' AND e.position > %(after)s AND e.position >= %(from_position)s
+    AND (%(since)s::timestamptz IS NULL OR e.recorded_at >= %(since)s)
+    AND (%(stream)s::text IS NULL OR e.stream = %(stream)s)
     AND NOT EXISTS (
         SELECT FROM branch AS b WHERE b.stream = e.stream AND e.version > b.to_version AND e.version < b.version
     )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from autogen_eventlog.effects import effect, effect_of
+from autogen_eventlog.effects import Answer, UnknownEffect, effect, effect_of
 from autogen_eventlog.errors import EventLogError
 from autogen_eventlog.events import EventData, EventType, Outcome, RecordedEvent
 from autogen_eventlog.log import EventLog
@@ -20,6 +20,7 @@ _DISTRIBUTED = ("EventSourcedGrpcWorkerAgentRuntime", "EventSourcedGrpcWorkerAge
 """Imported when they are used, so that a program without gRPC never loads it."""
 
 __all__ = [
+    "Answer",
     "EventData",
     "EventLog",
     "EventLogError",
@@ -31,6 +32,7 @@ __all__ = [
     "Outcome",
     "RecordedEvent",
     "RestoreReport",
+    "UnknownEffect",
     "effect",
     "effect_of",
 ]

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import datetime
 
+_NAMED = 3
+"""Fields that differ, at most, in the text of an error."""
+
 
 class EventLogError(Exception):
     """Base of all errors of this package."""
@@ -216,6 +219,32 @@ class PayloadCorrupt(_Fielded):
 # -- replay, restore ----------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class FieldDifference:
+    """One place in which what the code did is not what was recorded."""
+
+    path: str
+    """Where: `recipient`, `tick`, `message.items[2].price`; of a state, `self._notes[0]`."""
+    recorded: str | None
+    """The recorded value, as JSON text; of a state in words. None: there is none."""
+    produced: str | None
+    """What the code made of it, in the same form. None: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeComparison:
+    """The code that recorded something, beside the code at hand."""
+
+    version: int | None
+    """Of the `AgentActivated` that names the code that recorded it. None: it is not known which."""
+    recorded: str
+    """A hash of that code: of the agent's class and of what it uses, where that was recorded, else of the class."""
+    now: str
+    """The same hash of the code at hand."""
+    changed: bool
+    """Whether they differ, or the class has another name."""
+
+
 @dataclass(eq=False)
 class Divergence(_Fielded):
     """The code does something else than the log says (G5). No state is returned."""
@@ -228,13 +257,25 @@ class Divergence(_Fielded):
     likely_cause: str
     other_code: bool = False
     """Whether other code, or another version of Python, recorded it."""
+    differences: tuple[FieldDifference, ...] = ()
+    """Field by field, where one event stands against another."""
+    code: CodeComparison | None = None
+    """Whether the code has changed since. None: the log does not say which code recorded it."""
 
     def message(self) -> str:
         delivery = "" if self.delivery is None else f", delivery {self.delivery}"
         return (
             f"stream {self.stream!r}, version {self.version}{delivery}: recorded {self.recorded}, "
-            f"the code produced {self.produced}. Likely cause: {self.likely_cause}"
+            f"the code produced {self.produced}{self._where()}. Likely cause: {self.likely_cause}"
         )
+
+    def _where(self) -> str:
+        """The fields in a few words; nothing where the event as a whole is another."""
+        paths = [difference.path for difference in self.differences]
+        if not paths or paths[0] in ("type", "tick", "event"):
+            return ""
+        more = "" if len(paths) <= _NAMED else f" and {len(paths) - _NAMED} more"
+        return f" (they differ in {', '.join(paths[:_NAMED])}{more})"
 
 
 @dataclass(eq=False)
@@ -262,6 +303,34 @@ class UnrecordedEffect(NotRestorable):
     """The call, with its path, host or command."""
     place: str = ""
     """Where the agent's code makes it: `path:line in function`."""
+
+
+@dataclass(eq=False)
+class InvalidHistory(_Fielded):
+    """A history file is not what was exported: truncated, edited, reordered, or of a format that is not known here."""
+
+    path: str
+    line: int
+    """1-based; 0: the file as a whole."""
+    problem: str
+    remedy: str = "Export it again (eventlog export --history), or take the file as it was committed"
+
+    def message(self) -> str:
+        where = self.path if self.line == 0 else f"{self.path}, line {self.line}"
+        return f"history {where}: {self.problem}. {self.remedy}"
+
+
+@dataclass(eq=False)
+class LogReadOnly(_Fielded):
+    """The log was opened to look at, and something would have written into it. Nothing was written."""
+
+    what: str
+
+    def message(self) -> str:
+        return (
+            f"{self.what}: the log was opened for reading only, and nothing was written. The function that registers the "
+            "agents must do no more than that: no messages, no states, nothing published"
+        )
 
 
 @dataclass(eq=False)
@@ -310,6 +379,20 @@ class AgentBusy(_Fielded):
         return (
             f"stream {self.stream!r}: {self.running} deliveries still run after {self.waited_seconds:g} s; the agent "
             "was not touched. Wait for them, or give a larger timeout"
+        )
+
+
+@dataclass(eq=False)
+class UnknownMessage(_Fielded, LookupError):
+    """The log holds no message of this id for this agent: it was never accepted."""
+
+    message_id: str
+    recipient: str
+
+    def message(self) -> str:
+        return (
+            f"the log holds no message {self.message_id!r} for {self.recipient}: it was never accepted, so sending it (again) "
+            "does not do it twice"
         )
 
 
@@ -489,4 +572,38 @@ class WorkerUnreachable(_Fielded):
         return (
             f"agent {self.agent}: no answer in {self.waited_seconds:.1f} s: {self.problem}. Nothing has changed as far as "
             "is known here. Start a worker that registers its type, or ask again when its worker answers"
+        )
+
+
+# -- captured states ----------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class NotCapturable(_Fielded):
+    """An agent holds what is neither data nor wiring, so its state can't be captured. The agent is as it was (G11)."""
+
+    agent_class: str
+    places: tuple[tuple[str, str, str, str], ...]
+    """Of each such object: its path, its class, why it is refused, and what to do. The first hundred."""
+
+    def message(self) -> str:
+        told = "; ".join(f"{path} ({found}): {reason}. {remedy}" for path, found, reason, remedy in self.places[:5])
+        more = f"; and {len(self.places) - 5} more" if len(self.places) > 5 else ""
+        return f"the state of an agent of class {self.agent_class!r} can't be captured: {told}{more}"
+
+
+@dataclass(eq=False)
+class NotLoadable(_Fielded):
+    """A captured state does not fit the instance that it was to be loaded into, which is as it was."""
+
+    agent_class: str
+    path: str
+    expected: str
+    found: str
+    remedy: str
+
+    def message(self) -> str:
+        return (
+            f"a state can't be loaded into an agent of class {self.agent_class!r}: at {self.path} expected "
+            f"{self.expected}, found {self.found}. {self.remedy}"
         )

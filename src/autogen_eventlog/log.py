@@ -20,7 +20,7 @@ from autogen_eventlog.points import Point, point
 from autogen_eventlog.postgres.embedded import EmbeddedServer, open_embedded
 from autogen_eventlog.postgres.ownership import Ownership
 from autogen_eventlog.postgres.reader import Reader
-from autogen_eventlog.postgres.records import StreamHead, WorkerRecord
+from autogen_eventlog.postgres.records import GoneWorker, StreamHead, WorkerRecord
 from autogen_eventlog.postgres.schema import prepare
 from autogen_eventlog.postgres.session import EnsureServer
 from autogen_eventlog.postgres.snapshots import Snapshots
@@ -63,9 +63,9 @@ class EventLog:
         """What the state service keeps; see `autogen_eventlog.distributed`."""
         self._writer = Writer(dsn, schema, max_pending_bytes=max_pending_bytes, **store)
         self._ownership = Ownership(dsn, schema, lease=lease, **store)
-        self._writing = False
         self._closed = False
         self._opening = asyncio.Lock()
+        self._writes = asyncio.Event()
         self._stack = AsyncExitStack()
 
     @classmethod
@@ -182,6 +182,10 @@ class EventLog:
         await self.start_writing()
         return await self._ownership.workers()
 
+    async def unsettled_workers(self) -> list[GoneWorker]:
+        """Workers that are gone and may have left something behind, oldest first."""
+        return [GoneWorker(*row) for row in await self.reader.pool.fetch("unsettled_workers")]
+
     async def version_at(
         self,
         agent: AgentId | str,
@@ -209,10 +213,14 @@ class EventLog:
         async with self._opening:
             if self._closed:
                 raise LogClosed("start_writing")
-            if not self._writing:
+            if not self._writes.is_set():
                 await self._stack.enter_async_context(self._ownership)
                 await self._stack.enter_async_context(self._writer)
-                self._writing = True
+                self._writes.set()
+
+    async def writing(self) -> None:
+        """Return once the writing side is open."""
+        await self._writes.wait()
 
     @property
     def writer(self) -> Writer:

@@ -27,10 +27,11 @@ async def test_ten_queued_and_three_begun_messages_survive_a_kill(dsn: str) -> N
         undelivered = await log.audit.undelivered()
         assert [event.type for event in undelivered] == [EventType.MESSAGE_SUBMITTED] * 10
         assert len(await log.audit.in_flight()) == 3
-        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log, resume=False)])
         await Worker.register(runtime, "worker", Worker)
         runtime.start()
-        redelivered = await runtime.redeliver()
+        redelivered, meanwhile = await asyncio.gather(runtime.redeliver(), runtime.redeliver())
+        assert meanwhile == []
         assert not [report.failed for report in redelivered if report.failed]
         assert [report.delivered_to for report in redelivered] == [(WORKER,)] * 10
         assert not any(report.failed for report in redelivered)

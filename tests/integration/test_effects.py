@@ -23,7 +23,14 @@ from autogen_core.tool_agent import ToolAgent, ToolExecutionException
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, EventType
+from autogen_eventlog import (
+    Answer,
+    EventLog,
+    EventLogHandler,
+    EventSourcedAgentRuntime,
+    EventType,
+    UnknownEffect,
+)
 from autogen_eventlog.errors import InstanceEnded
 from autogen_eventlog.incarnation.boundary import Boundary
 
@@ -318,6 +325,44 @@ async def test_an_unknown_outcome_is_asked_again_where_the_handler_says_so(dsn: 
         await runtime.restore(TOOLS, version=requested[0])
         await at_rest(runtime, TOOLS)
         assert second.runs == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "runs", "result"),
+    [("retry", 1, "102"), ("fail", 0, "unknown"), (Answer(99), 0, "99"), ("nonsense", 0, "unknown")],
+)
+async def test_somebody_is_asked_what_became_of_an_unknown_outcome(
+    dsn: str, answer: Any, runs: int, result: str
+) -> None:
+    first, second = Counter(), Counter()
+    asked: list[UnknownEffect] = []
+
+    async def ask(unknown: UnknownEffect) -> Any:
+        asked.append(unknown)
+        return answer
+
+    async with running(dsn, tools(first)) as runtime:
+        await runtime.send_message(call(2, 2), TOOLS)
+        requested = [event async for event in runtime._agents.log.read(TOOLS) if event.type is REQUESTED]
+    async with running(dsn, tools(second), effects_unknown={"tool": "ask"}, ask_unknown=ask) as runtime:
+        await runtime.restore(TOOLS, version=requested[0].version)
+        await at_rest(runtime, TOOLS)
+        (unknown,) = asked
+        assert (unknown.agent, unknown.kind, unknown.event_id) == (str(TOOLS), "tool.run_json", requested[0].id)
+        assert unknown.request["args"] == {"by": 2}
+        assert second.runs == runs
+        log = runtime._agents.log
+        await log.writer.flush()
+        completed = [event async for event in log.read(TOOLS) if event.type is EventType.DELIVERY_COMPLETED]
+        assert result in (completed[-1].payload or b"").decode()
+    async with running(dsn, tools(third := Counter())) as runtime:  # what was said is recorded
+        await runtime.view(TOOLS)
+        assert third.runs == 0
+
+
+def test_nobody_to_ask_is_said_at_once(dsn: str) -> None:
+    with pytest.raises(ValueError, match="ask_unknown"):
+        EventLogHandler(None, effects_unknown={"tool": "ask"})  # type: ignore[arg-type]
 
 
 async def test_a_registered_instance_is_viewed_with_the_client_that_it_has(dsn: str) -> None:

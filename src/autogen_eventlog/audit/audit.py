@@ -146,15 +146,22 @@ class Audit:
             asked = replace(asked, after=records[-1].position)
 
     async def in_flight(
-        self, agent: AgentId | str | None = None, *, after: int | None = None, limit: int = _PAGE
+        self,
+        agent: AgentId | str | None = None,
+        *,
+        since: datetime | None = None,
+        after: int | None = None,
+        limit: int = _PAGE,
     ) -> list[MessageRecord]:
         """Deliveries that were started and have no outcome, oldest first; abandoned branches left out.
 
-        Without `agent` it reads every delivery of the log.
+        Without `agent` it reads every delivery of the log, or every one recorded at or after `since`.
         """
+        check_times(since, None)
         check_limit(limit)
         stream = None if agent is None else str(agent)
-        parameters = {"stream": stream, "after": after or 0, "limit": limit}
+        parameters = {"stream": stream, "since": since, "after": after or 0, "limit": limit}
+        parameters |= await self._positions(since, None)
         rows = await self._pool.fetch("audit_in_flight", parameters, prepare=False)
         return [message_record(row, self._codec) for row in rows]
 

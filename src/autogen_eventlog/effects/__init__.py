@@ -8,6 +8,16 @@
 
 from autogen_eventlog.effects.capture import boundaries_of, capture
 from autogen_eventlog.effects.own import effect, effect_of
-from autogen_eventlog.effects.policy import Decision, UnknownEffects
+from autogen_eventlog.effects.policy import Answer, Ask, Decision, UnknownEffect, UnknownEffects
 
-__all__ = ["Decision", "UnknownEffects", "boundaries_of", "capture", "effect", "effect_of"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "Decision",
+    "UnknownEffect",
+    "UnknownEffects",
+    "boundaries_of",
+    "capture",
+    "effect",
+    "effect_of",
+]

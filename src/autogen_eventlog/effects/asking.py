@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
 from typing import Any
 
 from autogen_core import CancellationToken
 
+from autogen_eventlog.effects.policy import Answer, UnknownEffect
 from autogen_eventlog.effects.requests import Request
 from autogen_eventlog.errors import EffectOutcomeUnknown
+from autogen_eventlog.events import EventData
 from autogen_eventlog.incarnation.incarnation import DONE, Effect, Incarnation
 from autogen_eventlog.replay.loop import outside_context
+
+logger = logging.getLogger(__name__)
 
 Ask = Callable[[CancellationToken], Awaitable[Any]]
 """Makes the real call, with a token that is linked to the agent's."""
@@ -27,7 +32,7 @@ Open = Callable[[CancellationToken], Awaitable[Any]]
 
 _REMEDY = (
     "Find out whether it was done and ask again if it was not, or set effects_unknown={%r: 'retry'} on the "
-    "EventLogHandler if doing it twice does no harm"
+    "EventLogHandler if doing it twice does no harm ('ask' lets a function of yours decide)"
 )
 
 
@@ -65,8 +70,8 @@ class _Pending:
 
     def resume(self) -> None:
         """The agent goes live, and the log does not say what came of the request."""
-        unknown = self._incarnation.effects_unknown(self._kind) == "fail"
-        self._incarnation.let_out_effect(DONE, self._fail if unknown else self._depart)
+        become = {"retry": self._depart, "fail": self._fail, "ask": self._inquire}
+        self._incarnation.let_out_effect(DONE, become[self._incarnation.effects_unknown.decide(self._kind)])
 
     def leave(self) -> None:
         """The agent waits no more. A call that still runs is cancelled, as it would be if the agent had made it."""
@@ -90,6 +95,43 @@ class _Pending:
     async def _fail(self) -> None:
         if self._wanted:
             self._incarnation.settle_effect(self.effect, None, self._unknown())
+
+    async def _inquire(self) -> None:
+        if self._wanted and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._ask_what_became_of_it())
+
+    async def _ask_what_became_of_it(self) -> None:
+        ask, request = self._incarnation.effects_unknown.ask, self.effect.event
+        assert ask is not None and request is not None
+        try:
+            answer = await ask(self._described(request))
+        except Exception as error:
+            logger.warning("%s: ask_unknown raised %r; %s stays unknown", self._incarnation.stream, error, self._kind)
+            answer = "fail"
+        self._task = None
+        if isinstance(answer, Answer):
+            self._answer_with(answer.value)
+        elif answer not in ("retry", "fail"):
+            logger.warning(
+                "%s: ask_unknown said %r, not 'retry', 'fail' or an Answer", self._incarnation.stream, answer
+            )
+            answer = "fail"
+        await (self._fail() if answer == "fail" else self._depart())
+
+    def _described(self, request: EventData) -> UnknownEffect:
+        payload: Any = self._incarnation.codec.decode(request.payload or b"null", opaque=True)
+        return UnknownEffect(
+            agent=self._incarnation.stream,
+            kind=self._kind,
+            request=payload.get("request", payload.get("excerpt")),
+            requested_at=request.occurred_at,
+            event_id=request.id,
+            correlation=request.correlation,
+        )
+
+    def _answer_with(self, value: Any) -> None:
+        """From here on, the real call is known to give this."""
+        raise NotImplementedError
 
     @property
     def _wanted(self) -> bool:
@@ -119,6 +161,9 @@ class _Call(_Pending):
             return await self.effect.future
         finally:
             self.leave()
+
+    def _answer_with(self, value: Any) -> None:
+        self._ask = _always(value)
 
     async def _run(self) -> None:
         try:
@@ -246,6 +291,9 @@ class _Stream(_Pending):
         if not self.effect.future.done():
             super().resume()
 
+    def _answer_with(self, value: Any) -> None:
+        self._open = _always(_single(value))
+
     def _settle(self, item: list[Any]) -> None:
         self._incarnation.settle_effect(self.effect, item, None, more=bool(item))
 
@@ -279,3 +327,14 @@ async def _last_of(source: Any) -> AsyncGenerator[Any, None]:
     items = [item async for item in source]
     for item in items[-1:]:
         yield item
+
+
+def _always(value: Any) -> Ask:
+    async def known(token: CancellationToken) -> Any:
+        return value
+
+    return known
+
+
+async def _single(item: Any) -> AsyncGenerator[Any, None]:
+    yield item

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Literal, get_args
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, get_args
+from uuid import UUID
 
-Decision = Literal["retry", "fail"]
+Decision = Literal["retry", "fail", "ask"]
 
 FAMILIES: Final = ("model", "tool", "workbench", "executor", "memory", "state", "own")
 
@@ -30,6 +33,31 @@ _NAMED_BY_OTHERS: Final = frozenset({"own"})
 """Families whose effects people name: `start` may be anything."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownEffect:
+    """An effect that was requested by a process that ended before it recorded the outcome."""
+
+    agent: str
+    kind: str
+    request: Any
+    """What was asked, as plain data; an excerpt of a long one."""
+    requested_at: datetime
+    event_id: UUID
+    """Of its EffectRequested; an idempotency key, if the outside was given it."""
+    correlation: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The outcome, where it could be found out: the agent is given it, and it is recorded as the effect's."""
+
+    value: Any
+
+
+Ask = Callable[[UnknownEffect], Awaitable["Answer | Decision"]]
+"""Says what becomes of one; it may take as long as a person takes. What it raises, the agent gets as unknown (`fail`)."""
+
+
 class UnknownEffects:
     """The policy, by kind.
 
@@ -37,21 +65,25 @@ class UnknownEffects:
         setting: One decision for all kinds, or decisions by family (`tool`) or kind (`memory.query`), over the defaults:
             models, memory queries, listings and reading of states are asked again, everything else is an error in the
             agent.
+        ask: Asked where the decision is `ask`.
 
     Raises:
-        ValueError: A decision or a kind that does not exist.
+        ValueError: A decision or a kind that does not exist, or nobody to ask.
     """
 
-    def __init__(self, setting: Decision | Mapping[str, Decision] | None = None) -> None:
+    def __init__(self, setting: Decision | Mapping[str, Decision] | None = None, ask: Ask | None = None) -> None:
+        self.ask = ask
         self._for_all: Decision | None = None
         self._by_kind: Mapping[str, Decision] = {}
         if isinstance(setting, str):
             self._for_all = _checked(setting)
         elif setting is not None:
             self._by_kind = {_checked_kind(kind): _checked(decision) for kind, decision in setting.items()}
+        if ask is None and "ask" in (self._for_all, *self._by_kind.values()):
+            raise ValueError("effects_unknown says 'ask', and nobody to ask is given: give ask_unknown too")
 
     def decide(self, kind: str) -> Decision:
-        """`retry`: ask again. `fail`: the agent gets `EffectOutcomeUnknown`."""
+        """`retry`: do it again. `fail`: the agent gets `EffectOutcomeUnknown`. `ask`: see `ask`."""
         if self._for_all is not None:
             return self._for_all
         family, _, method = kind.partition(".")
@@ -66,7 +98,7 @@ def _checked(decision: str) -> Decision:
     for known in get_args(Decision):
         if decision == known:
             return known
-    raise ValueError(f"effects_unknown is 'retry' or 'fail' for a kind, not {decision!r}")
+    raise ValueError(f"effects_unknown is 'retry', 'fail' or 'ask' for a kind, not {decision!r}")
 
 
 def _checked_kind(kind: str) -> str:

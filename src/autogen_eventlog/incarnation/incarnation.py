@@ -84,6 +84,27 @@ class World(Protocol):
         ...
 
 
+class UnknownPolicy(Protocol):
+    """What becomes of an effect that was requested and whose outcome no log holds."""
+
+    ask: Callable[[Any], Awaitable[Any]] | None
+    """Asked where it is decided so."""
+
+    def decide(self, kind: str) -> str:
+        """Whether an effect of a kind is done again (`retry`), is an error (`fail`), or is asked about (`ask`)."""
+        ...
+
+
+class _Fail:
+    ask: Callable[[Any], Awaitable[Any]] | None = None
+
+    def decide(self, kind: str) -> str:
+        return "fail"
+
+
+_FAIL = _Fail()
+
+
 @dataclass(slots=True, eq=False)
 class Delivery:
     """One handler run."""
@@ -181,8 +202,8 @@ class Incarnation:
         self.effects: dict[int, Effect] = {}
         self.deliveries: dict[int, Delivery] = {}
         self.effects_asked = 0
-        self.effects_unknown: Callable[[str], str] = lambda kind: "fail"
-        """Whether an effect of a kind whose outcome is unknown is asked again (`retry`) or is an error (`fail`)."""
+        self.effects_unknown: UnknownPolicy = _FAIL
+        """What becomes of an effect whose outcome is unknown."""
         self.effects_own: tuple[type, ...] = ()
         """Classes of models, tools, memories … that are the agent's own state or code, and no effects."""
         self._deferred: dict[int, tuple[Delivery, Callable[[], Coroutine[Any, Any, Any]]]] = {}
@@ -619,6 +640,8 @@ class Incarnation:
         )
         names = {"effect": number, "kind": kind, "request": digest}
         event, ticket = await self.produce(made, delivery=delivery, metadata=names)
+        if event.payload != payload.data:  # a check that goes past what differs: the answer is that to what was recorded
+            digest = event.metadata["request"]
         effect = Effect(number, kind, digest, None, self._loop.create_future(), event, resume)
         self.effects[number] = effect
         return effect, ticket

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -70,6 +70,8 @@ class Ownership:
         self._claims: Connection | None = None
         self._claiming = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self.leaves_nothing: list[Callable[[], bool]] = []
+        """Asked at the end: whether no handler is left in the middle of its work, for another worker to go on with."""
 
     async def open(self) -> None:
         """Registers this worker and takes its lock.
@@ -157,6 +159,10 @@ class Ownership:
         """Every worker of the last 30 days, oldest first."""
         return [WorkerRecord(*row) for row in await self._run("workers", {})]
 
+    async def settle(self, workers: Sequence[UUID]) -> None:
+        """Say that what these workers left behind has ended: nobody looks for it again."""
+        await self._run("settle_workers", {"workers": list(workers)})
+
     async def _run(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Everything run here may be repeated: a second claim takes one more epoch."""
         patience = self._patience()
@@ -194,9 +200,9 @@ class Ownership:
                         await asyncio.to_thread(self._ensure_server)
 
     async def _say_goodbye(self, session: Connection) -> None:
-        parameters = {"worker": self.worker_id}
-        await session.execute(query("stop_worker"), parameters)
-        await session.execute(query("release_all"), parameters)
+        settled = all(leaves_nothing() for leaves_nothing in self.leaves_nothing)
+        await session.execute(query("stop_worker"), {"worker": self.worker_id, "settled": settled})
+        await session.execute(query("release_all"), {"worker": self.worker_id})
 
     async def _pause(self, session: Connection) -> None:
         """Waits until the next beat is due, or until the session is heard from: that is how its end shows."""

@@ -58,6 +58,16 @@ class WorkerRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class GoneWorker:
+    """A worker that is gone and may have left something behind."""
+
+    id: UUID
+    started_at: datetime
+    in_good_order: bool
+    """It closed, so whoever waited for its messages was told."""
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far one delivery of a message has come."""
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 from autogen_core import Agent, AgentId, AgentRuntime
 
+from autogen_eventlog.checking import Checker, CheckMode, CheckReport, OnProgress, Target
 from autogen_eventlog.codec import Encoded
 from autogen_eventlog.errors import UnknownAgent
 from autogen_eventlog.events import EventData
 from autogen_eventlog.ids import EventIds, check_text
 from autogen_eventlog.incarnation.incarnation import Incarnation, World, encode_bounded
+from autogen_eventlog.recovery import Recovery
 from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBlueprint
 from autogen_eventlog.runtime.handler import EventLogHandler
 from autogen_eventlog.runtime.identity import Identity, TracedId
@@ -36,6 +38,14 @@ class RecordedAgents:
         self.blueprints: dict[str, FactoryBlueprint] = {}
         self.travel = TimeTravel(handler, self.shells, self.shell_for)
         self._runtime = runtime
+        self.log.ownership.leaves_nothing.append(self._all_at_rest)
+
+    def knows(self, agent_id: AgentId) -> bool:
+        """Whether the agent can be had here: its type, or the very instance, is registered."""
+        return agent_id in self.shells or agent_id.type in self.blueprints
+
+    def _all_at_rest(self) -> bool:
+        return not any(shell.running for shell in self.shells.values())
 
     # -- agents ---------------------------------------------------------------------------------------------------
 
@@ -65,6 +75,39 @@ class RecordedAgents:
         if agent_id.type not in self.blueprints:
             raise UnknownAgent(str(agent_id), agent_id.type)
         return self.shell(agent_id, self.blueprints[agent_id.type])
+
+    def recovery_for(self, agent_id: AgentId) -> Recovery:
+        """What replays an agent's past into views; leaves no shell behind.
+
+        Raises:
+            UnknownAgent: As `shell_for`.
+        """
+        if agent_id not in self.shells and agent_id.type in self.blueprints:
+            return JournaledAgent(agent_id, self.blueprints[agent_id.type], self.around).recovery
+        return self.shell_for(agent_id).recovery
+
+    async def check(
+        self,
+        targets: Iterable[Target] | None,
+        *,
+        mode: CheckMode,
+        from_snapshot: bool,
+        on_progress: OnProgress | None,
+    ) -> CheckReport:
+        """Hold recorded histories against the code at hand; by default those of all agents of the registered types."""
+        if targets is None:
+            targets = [agent async for agent in self._recorded_ids()]
+        checker = Checker(self.log, self.recovery_for, mode=mode, from_snapshot=from_snapshot)
+        return await checker.check(targets, on_progress)
+
+    async def _recorded_ids(self) -> AsyncIterator[str]:
+        for agent_type in sorted(self.blueprints):
+            after: str | None = None
+            while heads := await self.log.agents(type=agent_type, after=after):
+                after = heads[-1].stream
+                for head in heads:
+                    if head.version > 0:
+                        yield head.stream
 
     def shell_of(self, instance: Agent, agent_id: AgentId) -> tuple[JournaledAgent, InstanceBlueprint]:
         """A shell for an instance that the user made. It counts once `adopt` has bound the instance."""

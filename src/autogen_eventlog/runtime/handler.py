@@ -10,7 +10,7 @@ from typing import Any, Literal
 from autogen_core import AgentId, DefaultInterventionHandler, DropMessage, InterventionHandler, MessageContext
 
 from autogen_eventlog.codec import Encoded
-from autogen_eventlog.effects import Decision, UnknownEffects
+from autogen_eventlog.effects import Ask, Decision, UnknownEffects
 from autogen_eventlog.errors import NotEncodable, RecordingIncomplete
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.submissions import Submissions
@@ -37,15 +37,20 @@ class EventLogHandler(DefaultInterventionHandler):
         takeover: Take agents even from a worker that is alive. For people who know that it must be stopped.
         restore_timeout: Seconds that restoring an agent waits for its running deliveries.
         effects_unknown: What to do, when an agent is recovered, with a model, tool, … that was asked and whose answer the
-            process did not live to record: `"retry"` asks again, `"fail"` gives the agent `EffectOutcomeUnknown`. One for
-            all, or by kind (`{"tool": "retry", "memory.add": "fail"}`). Default: models, memory queries, listings and states of
-            the state service are asked again, tools, code executors and effects of one's own (`own`) fail
-            (docs/explanation/effects.md).
+            process did not live to record: `"retry"` asks again, `"fail"` gives the agent `EffectOutcomeUnknown`, `"ask"`
+            lets `ask_unknown` decide. One for all, or by kind (`{"tool": "retry", "memory.add": "fail"}`). Default: models,
+            memory queries, listings and states of the state service are asked again, tools, code executors and effects of
+            one's own (`own`) fail (docs/explanation/effects.md).
+        ask_unknown: An `async` function that is given an `UnknownEffect` and says `"retry"`, `"fail"` or `Answer(value)`,
+            which is then recorded as the outcome. The agent waits for as long as it takes, for instance for a person.
         effects_own: Classes of tools, memories, … that are no more than state of the agents they hang on, as AutoGen's
             `ListMemory` is. They are not recorded: replay runs them again.
         replay_io: What becomes of a file that a handler's own code writes, a socket, a process, a thread, when the handler is
             replayed (docs/explanation/effects.md). `"refuse"`: it is not done, and the agent is not restored
             (`UnrecordedEffect`). `"allow"`: it is done again, in each replay and view. For what does no harm twice.
+        resume: Whether a runtime, as it starts, takes up what processes that died left behind: handlers in the middle of
+            their work go on, and messages that were accepted and not delivered are delivered, before any new one. False:
+            a handler goes on when its agent is next needed, and messages wait for `redeliver`.
 
     Raises:
         ValueError: An argument is not one of those named here.
@@ -60,8 +65,10 @@ class EventLogHandler(DefaultInterventionHandler):
         takeover: bool = False,
         restore_timeout: float = 30.0,
         effects_unknown: Decision | Mapping[str, Decision] | None = None,
+        ask_unknown: Ask | None = None,
         effects_own: Sequence[type] = (),
         replay_io: ReplayIO = "refuse",
+        resume: bool = True,
     ) -> None:
         if replay_io not in ("refuse", "allow"):
             raise ValueError(f"replay_io is 'refuse' or 'allow', not {replay_io!r}")
@@ -74,9 +81,10 @@ class EventLogHandler(DefaultInterventionHandler):
         self.snapshot_every = snapshot_every
         self.takeover = takeover
         self.restore_timeout = restore_timeout
-        self.effects_unknown = UnknownEffects(effects_unknown)
+        self.effects_unknown = UnknownEffects(effects_unknown, ask_unknown)
         self.effects_own = tuple(effects_own)
         self.replay_io: ReplayIO = replay_io
+        self.resume = resume
         self.submissions = Submissions(log)
         self._runtime: Any = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -23,16 +23,19 @@ from autogen_core import (
     MessageContext,
     MessageSerializer,
     SingleThreadedAgentRuntime,
+    Subscription,
     TopicId,
 )
 from opentelemetry.trace import TracerProvider
 
+from autogen_eventlog.checking import CheckMode, CheckReport, History, OnProgress
 from autogen_eventlog.codec import Encoded
 from autogen_eventlog.errors import MessageNotDelivered
 from autogen_eventlog.events import EventData
 from autogen_eventlog.ids import parse_topic
 from autogen_eventlog.incarnation.incarnation import Call, Incarnation
 from autogen_eventlog.runtime.agents import RecordedAgents, traced
+from autogen_eventlog.runtime.answers import reply_to
 from autogen_eventlog.runtime.dropped import record_dropped
 from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers
 from autogen_eventlog.runtime.identity import Identity, TracedId
@@ -41,6 +44,7 @@ from autogen_eventlog.runtime.passage import Passage
 from autogen_eventlog.runtime.queue import RunQueue, Tasks, settle
 from autogen_eventlog.runtime.redelivery import Redelivering, Redelivery
 from autogen_eventlog.runtime.reports import RestoreReport
+from autogen_eventlog.runtime.resumption import Resumption
 from autogen_eventlog.runtime.shell import JournaledAgent
 from autogen_eventlog.runtime.timetravel import TimeTravel
 from autogen_eventlog.runtime.tracing import QuietTracing
@@ -100,6 +104,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """What waited when this runtime was stopped."""
         if self._handler is not None:
             self._message_queue = RunQueue(self._strangers)
+        self._resumption: Resumption | None = None
+        self._redelivery = asyncio.Lock()
         self._entering = Passage()
         """Messages from outside that are being recorded, before AutoGen's queue has them."""
         if self._handler is not None:
@@ -124,6 +130,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
 
         registered = await super().register_factory(type, shell)
         self._agents.blueprints[registered.type] = blueprint
+        self._tell_of_registration()
         return registered
 
     async def register_agent_instance(self, agent_instance: Agent, agent_id: AgentId) -> AgentId:
@@ -132,7 +139,16 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         shell, blueprint = self._agents.shell_of(agent_instance, agent_id)
         await super().register_agent_instance(shell, agent_id)
         await self._agents.adopt(agent_instance, shell, blueprint)
+        self._tell_of_registration()
         return agent_id
+
+    async def add_subscription(self, subscription: Subscription) -> None:
+        await super().add_subscription(subscription)
+        self._tell_of_registration()
+
+    def _tell_of_registration(self) -> None:
+        if self._resumption is not None:
+            self._resumption.registered()
 
     async def try_get_underlying_agent_instance(self, id: AgentId, type: type[T] = Agent) -> T:  # type: ignore[assignment]
         found = await super().try_get_underlying_agent_instance(id)
@@ -271,8 +287,12 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         if self._handler is not None:
             self._tracer_helper.look()  # type: ignore[attr-defined]
         super().start()
+        if self._handler is not None and self._handler.resume:
+            self._resumption = Resumption(self._agents, partial(self._redelivering, set()))
 
     async def _process_next(self) -> None:
+        if self._resumption is not None:
+            await self._resumption.older_messages_begun()
         await super()._process_next()
         if self._handler is not None and self._run_context is None:
             # Stepped by hand. AutoGen's runtime comes back with the handler begun; here it is recorded before it begins.
@@ -396,15 +416,44 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             raise TypeError(f"agent {agent} is a {instance.__class__.__qualname__}, not a {type.__qualname__}")
         return instance
 
+    async def check(
+        self,
+        agents: Iterable[AgentId | str | History] | None = None,
+        *,
+        mode: CheckMode = "report",
+        from_snapshot: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> CheckReport:
+        """Hold recorded histories against the code at hand, by replay into fresh instances. Nothing live is touched.
+
+        Nothing is written, claimed or sent; an agent that is at work, here or elsewhere, is not disturbed.
+
+        Args:
+            agents: Ids, and histories from files (`checking.read_history`). Default: all agents of the registered types
+                that the log knows.
+            mode: `"report"`: of each agent, everything that differs, as far as replay can go on behind it. `"strict"`: its
+                first divergence alone.
+            from_snapshot: Begin at an agent's newest snapshot: sooner, and what lies before it is not looked at.
+            on_progress: Called now and then.
+
+        Raises:
+            RecordingIncomplete: There is no `EventLogHandler`.
+            UnknownStream: The log holds no event of an agent.
+            DatabaseUnavailable, LogClosed: The log can't be read.
+        """
+        self._traveller("check")
+        return await self._agents.check(agents, mode=mode, from_snapshot=from_snapshot, on_progress=on_progress)
+
     def _traveller(self, operation: str) -> TimeTravel:
         if self._handler is None:
             raise EventLogHandler.incomplete(operation, "a runtime without an EventLogHandler")
         return self._agents.travel
 
     async def redeliver(self, *, since: datetime | None = None) -> list[Redelivery]:
-        """Deliver, in order and once, what dead processes had accepted and not delivered (`log.audit.undelivered`).
+        """Deliver, in order and once, what was accepted and not delivered (`log.audit.undelivered`).
 
-        It is not done by itself: only you know whether a message of yesterday should still be acted upon. Publications
+        What processes that died had accepted is delivered as a runtime starts, unless its handler says `resume=False`. What
+        waited when a runtime was stopped is not: who sent it was told. Publications
         go to today's subscribers that have not had them; calls between agents are asked again by their callers, which
         come up for it. Intervention handlers see each message again.
 
@@ -422,9 +471,28 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         if self._handler is None:
             raise EventLogHandler.incomplete("redeliver", "a runtime without an EventLogHandler")
         left, self._not_delivered = self._not_delivered, set()
-        return await Redelivering(self._handler.log, self._agents.shell_for, self._subscribers, self._again, left).all(
-            since
-        )
+        return await self._redelivering(left).all(since)
+
+    def _redelivering(self, left: set[UUID]) -> Redelivering:
+        assert self._handler is not None
+        shell_for, subscribers = self._agents.shell_for, self._subscribers
+        return Redelivering(self._handler.log, shell_for, subscribers, self._again, left, self._redelivery)
+
+    async def reply_to(self, message_id: str, recipient: AgentId) -> Any:
+        """The reply to a message that was sent from outside any agent, by this process or by one that is no more.
+
+        Whoever sends with a `message_id` of its own can so learn, after a crash, what became of its request. It waits while the
+        message waits or its handler runs; give it a bound with `asyncio.wait_for`. Of several with this id, the newest counts.
+
+        Raises:
+            RecordingIncomplete: There is no `EventLogHandler`.
+            UnknownMessage: It was never accepted. Sending it again does not do it twice.
+            MessageDroppedException: It reached nobody, or an intervention handler dropped it.
+            What the handler raised, as recorded.
+        """
+        if self._handler is None:
+            raise EventLogHandler.incomplete("reply_to", "a runtime without an EventLogHandler")
+        return await reply_to(self._handler.log, message_id, recipient)
 
     async def _subscribers(self, topic: TopicId) -> list[AgentId]:
         return list(await self._subscription_manager.get_subscribed_recipients(topic))
@@ -441,6 +509,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         Raises:
             RuntimeError: It does not run.
         """
+        if self._resumption is not None:
+            self._resumption.release()
         await self._stop(super().stop)
 
     async def stop_when_idle(self) -> None:
@@ -448,6 +518,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         # meanwhile. Nor is it while one recipient of a publication still has it: AutoGen counts a publication as done as
         # soon as one of them fails. Once all is empty, AutoGen's own call stops the runtime without waiting.
         while self._handler is not None and self._run_context is not None:
+            if self._resumption is not None:
+                await self._resumption.older_messages_begun()
             await self._message_queue.join()
             if self._entering.is_clear and self._agents.around.delivering.is_clear:
                 break
@@ -463,6 +535,9 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         try:
             await stop()
         finally:
+            if self._resumption is not None and runs:
+                self._resumption.release()
+                self._resumption = None
             if runs and isinstance(queue, RunQueue):
                 self._end_run(queue)
         if self._handler is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Set
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -36,6 +37,40 @@ class Redelivery:
     """Agents that could not be had, or whose handler raised."""
 
 
+class _Way:
+    """One delivery on its way: recorded, or given up, once `recorded` is set; ended once `task` is done."""
+
+    def __init__(self, run: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> None:
+        self.recorded = asyncio.Event()
+        self.task = asyncio.create_task(run(self.recorded.set))
+        self.task.add_done_callback(lambda _: self.recorded.set())
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A message whose deliveries are on their way."""
+
+    event: RecordedEvent
+    ways: tuple[tuple[AgentId, _Way], ...]
+    lacks: bool
+    """Whether today fewer are subscribed to its topic than it was for."""
+
+    async def recorded(self) -> None:
+        """Return once every delivery is recorded, or has failed."""
+        for _, way in self.ways:
+            await way.recorded.wait()
+
+    async def report(self) -> Redelivery:
+        """What was done, once it has ended."""
+        outcomes = await asyncio.gather(*(way.task for _, way in self.ways), return_exceptions=True)
+        pairs = [(agent, outcome) for (agent, _), outcome in zip(self.ways, outcomes, strict=True)]
+        return Redelivery(
+            self.event,
+            tuple(agent for agent, outcome in pairs if not isinstance(outcome, BaseException)),
+            tuple((agent, outcome) for agent, outcome in pairs if isinstance(outcome, BaseException)),
+        )
+
+
 class Redelivering:
     """One run over what was left undelivered."""
 
@@ -46,9 +81,12 @@ class Redelivering:
         subscribers: Callable[[TopicId], Awaitable[list[AgentId]]],
         interventions: InterventionHandler | None,
         left: Set[UUID],
+        one_at_a_time: asyncio.Lock,
     ) -> None:
         """
         Args:
+            one_at_a_time: Held from the look at what is left until it is recorded as delivered: two runs that looked at the
+                same time would deliver it twice.
             left: What this process accepted, and will not deliver by itself: it was stopped before.
         """
         self._log = log
@@ -56,19 +94,28 @@ class Redelivering:
         self._subscribers = subscribers
         self._interventions = interventions
         self._left_behind = left
+        self._one_at_a_time = one_at_a_time
+        self._latest: dict[AgentId, _Way] = {}
 
     async def all(self, since: datetime | None) -> list[Redelivery]:
         """See `EventSourcedAgentRuntime.redeliver`. Deliveries begin in order, and run beside each other."""
-        await self._log.start_writing()
-        begun = [await self._begin(event) async for event in self._left(since)]
-        return [
-            self._report(event, agents, await asyncio.gather(*deliveries, return_exceptions=True))
-            for event, agents, deliveries in begun
-        ]
+        return [await begun.report() for begun in await self.begin(since)]
+
+    async def begin(
+        self, since: datetime | None, wanted: Callable[[RecordedEvent], bool] = lambda event: True
+    ) -> list[Begun]:
+        """Begin the deliveries of what is left; they are recorded, or have failed, when it returns."""
+        async with self._one_at_a_time:
+            all_begun = [await self._begin(event) async for event in self._left(since) if wanted(event)]
+            for begun in all_begun:
+                await begun.recorded()
+            if all_begun:
+                await self._log.writer.flush()  # the next look sees it
+        return all_begun
 
     async def _left(self, since: datetime | None) -> AsyncIterator[RecordedEvent]:
         """What was undelivered at the call, of owners that are no more."""
-        alive = {worker.id for worker in await self._log.ownership.workers() if worker.alive}
+        alive = {worker.id for worker in await self._log.audit.workers() if worker.alive}
         found: list[RecordedEvent] = []
         after: int | None = None
         while page := await self._log.audit.undelivered(since=since, after=after, limit=_PAGE):
@@ -85,30 +132,30 @@ class Redelivering:
         head = await self._log.head(event.stream)
         return head is not None and head.epoch == event.epoch and head.owner in alive
 
-    async def _begin(self, event: RecordedEvent) -> tuple[RecordedEvent, list[AgentId], list[asyncio.Task[None]]]:
+    async def _begin(self, event: RecordedEvent) -> Begun:
         if event.type is EventType.MESSAGE_SENT:
             caller = AgentId.from_str(event.stream)
-            return event, [caller], [asyncio.create_task(self._bring_up(caller))]
-        lacking = await self._lacking(event)
-        return event, lacking, [asyncio.create_task(self._deliver(event, one)) for one in lacking]
+            return Begun(event, ((caller, _Way(partial(self._bring_up, caller))),), lacks=False)
+        had = await self._deliveries(event)
+        ways = [(agent, self._way(event, agent)) for agent in await self._lacking(event, had)]
+        fan_out = int(event.metadata.get("fan_out") or 1)
+        return Begun(event, tuple(ways), lacks=len(had) + len(ways) < fan_out)
 
-    def _report(self, event: RecordedEvent, agents: list[AgentId], outcomes: Iterable[Any]) -> Redelivery:
-        pairs = list(zip(agents, outcomes, strict=True))
-        return Redelivery(
-            event,
-            tuple(agent for agent, outcome in pairs if not isinstance(outcome, BaseException)),
-            tuple((agent, outcome) for agent, outcome in pairs if isinstance(outcome, BaseException)),
-        )
+    def _way(self, event: RecordedEvent, agent: AgentId) -> _Way:
+        """Behind the one before it to the same agent, so that they are recorded in order."""
+        before = self._latest.get(agent)
+        self._latest[agent] = way = _Way(partial(self._deliver, event, agent, before))
+        return way
 
-    async def _bring_up(self, caller: AgentId) -> None:
+    async def _bring_up(self, caller: AgentId, recorded: Callable[[], None]) -> None:
         await self._shell_for(caller).live()
 
-    async def _lacking(self, event: RecordedEvent) -> list[AgentId]:
+    async def _lacking(self, event: RecordedEvent, deliveries: list[RecordedEvent]) -> list[AgentId]:
         """For whom it was, without those that have it. Two subscriptions of one agent make two deliveries."""
         if event.topic is None:
             return [AgentId.from_str(event.recipient or "")]
         sender = _sender(event)
-        had = Counter(delivered.stream for delivered in await self._deliveries(event))
+        had = Counter(delivered.stream for delivered in deliveries)
         lacking: list[AgentId] = []
         for recipient in await self._subscribers(parse_topic(event.topic)):
             if recipient == sender:
@@ -123,7 +170,11 @@ class Redelivering:
         filter_ = MessageFilter(cause=event.id, event_types=(EventType.MESSAGE_DELIVERED,), limit=1_000_000)
         return await self._log.reader.messages(filter_)
 
-    async def _deliver(self, event: RecordedEvent, recipient: AgentId) -> None:
+    async def _deliver(
+        self, event: RecordedEvent, recipient: AgentId, before: _Way | None, recorded: Callable[[], None]
+    ) -> None:
+        if before is not None:
+            await before.recorded.wait()
         context = MessageContext(
             sender=_sender(event),
             topic_id=None if event.topic is None else parse_topic(event.topic),
@@ -141,7 +192,7 @@ class Redelivering:
         )
         message = await self._intervene(message, context, recipient)
         if message is not DropMessage:
-            await shell.on_message(message, context)
+            await shell.deliver(message, context, recorded)
 
     async def _intervene(self, message: Any, context: MessageContext, recipient: AgentId) -> Any:
         if self._interventions is None:

@@ -10,7 +10,7 @@ import asyncio
 import copy
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -111,7 +111,14 @@ class JournaledAgent:
         """The instance inside is bound when it is made."""
 
     async def on_message(self, message: Any, ctx: MessageContext) -> Any:
+        """`deliver`."""
+        return await self.deliver(message, ctx)
+
+    async def deliver(self, message: Any, ctx: MessageContext, begun: Callable[[], object] | None = None) -> Any:
         """Record a delivery, run the handler, and answer once everything up to the answer is durable.
+
+        Args:
+            begun: Called once the delivery is recorded: later ones come after it.
 
         Raises:
             NotEncodable: The message can't be recorded exactly; it was not delivered.
@@ -124,6 +131,8 @@ class JournaledAgent:
             with self._around.delivering:
                 with self._around.beginning:
                     incarnation, delivery = await self._begin(message, ctx)
+                if begun is not None:
+                    begun()
                 return await self._answer(incarnation, delivery, ctx.cancellation_token)
         except Exception as error:
             if isinstance(ctx.message_id, TracedId) and ctx.message_id.given_up:
@@ -374,7 +383,7 @@ class JournaledAgent:
 
     def _new_incarnation(self, machine: Machine | None) -> Incarnation:
         incarnation = Incarnation(self._id, codec=self._log.codec, ids=self._around.ids, machine=machine)
-        incarnation.effects_unknown = self._around.handler.effects_unknown.decide
+        incarnation.effects_unknown = self._around.handler.effects_unknown
         incarnation.effects_own = self._around.handler.effects_own
         incarnation.session.hermetic = self._around.handler.replay_io == "refuse"
         return incarnation
