@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from autogen_eventlog.codec import renamed, upcaster
 from autogen_eventlog.effects import Answer, UnknownEffect, effect, effect_of
 from autogen_eventlog.errors import EventLogError
 from autogen_eventlog.events import EventData, EventType, Outcome, RecordedEvent
@@ -35,6 +36,8 @@ __all__ = [
     "UnknownEffect",
     "effect",
     "effect_of",
+    "renamed",
+    "upcaster",
 ]
 
 

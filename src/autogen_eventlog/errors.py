@@ -216,6 +216,13 @@ class PayloadCorrupt(_Fielded):
         return f"{self.where}: stored payload can't be decoded: {self.problem}. {self.remedy}"
 
 
+@dataclass(eq=False)
+class ShapeChanged(PayloadCorrupt):
+    """Stored bytes are of a class that had other fields, or another version, than it has now, and no upcaster knows both."""
+
+    remedy: str = "Add an upcaster (autogen_eventlog.upcaster), next to the class"
+
+
 # -- replay, restore ----------------------------------------------------------------------------------------------
 
 

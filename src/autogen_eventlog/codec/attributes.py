@@ -7,16 +7,19 @@ attribute. The order is the order of `vars()`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from types import MemberDescriptorType
 from typing import Any, Generic, cast
 
-from autogen_eventlog.codec.wire import EXTRA, UNSET, Malformed, Node, Refusal
+from autogen_eventlog.codec.wire import EXTRA, UNSET, UPCAST, VERSION, Malformed, Node, Refusal, ShapeMismatch
 
 _PYTHON_DEFINED = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: the slots of a class written in C are not attributes."""
-_CLASS_CHANGED = "The class is not what it was when the event was written: add an upcaster, or restore the field"
+_CLASS_CHANGED = (
+    "The class is not what it was when the event was written: add an upcaster (autogen_eventlog.upcaster), give the field "
+    "a plain default, or restore it"
+)
 _SHAPES_KEPT = 64
 """Different sets of attributes remembered a class: objects that invent attribute names must not fill the memory."""
 
@@ -26,9 +29,24 @@ Shape = tuple[str, ...]
 class Attributes:
     """Reads, names and writes the attributes of the instances of `cls`."""
 
-    def __init__(self, cls: type, name: str, fields: Iterable[str], *, slots: bool = True) -> None:
+    def __init__(
+        self,
+        cls: type,
+        name: str,
+        fields: Iterable[str],
+        *,
+        slots: bool = True,
+        defaults: Mapping[str, Callable[[], object]] | None = None,
+    ) -> None:
+        """
+        Args:
+            fields: In the order of their declaration.
+            defaults: What fields get that were added to the class after an object was stored.
+        """
         self._name = name
-        self._fields = frozenset(fields)
+        self._order = tuple(fields)
+        self._fields = frozenset(self._order)
+        self._defaults = defaults or {}
         self._slots = _slots(cls) if slots else {}
         self._has_dict = any("__dict__" in base.__dict__ for base in cls.__mro__)
         self.known_keys: dict[Shape, tuple[Shape, list[str]]] = {}
@@ -82,13 +100,35 @@ class Attributes:
             Malformed: a field is missing, or the class has no such field.
         """
         unset = node.pop(UNSET, None)
+        if UPCAST in node:
+            del node[UPCAST]
+            self._put_in_order(node)
         shape = tuple(node)
         known = self.known_names.get(shape) if unset is None else None
         if known is None:
+            if self._complete(node, unset):
+                shape = tuple(node)
             known = self._compile_names(shape, [] if unset is None else unset)
             if unset is None and len(self.known_names) < _SHAPES_KEPT:
                 self.known_names[shape] = known
         return known
+
+    def _complete(self, node: Node, unset: object) -> bool:
+        """Give fields that the class did not have when the object was stored their defaults."""
+        absent = self._fields.difference(node, cast("list[str]", unset or ()))
+        if not absent or not absent <= self._defaults.keys():
+            return False
+        node.update((name, self._defaults[name]()) for name in self._order if name in absent)
+        self._put_in_order(node)
+        return True
+
+    def _put_in_order(self, node: Node) -> None:
+        """The order in which a constructor sets them: that of their declaration, then what is no field."""
+        declared = {name: node.pop(name) for name in self._order if name in node}
+        rest = dict(node)
+        node.clear()
+        node.update(declared)
+        node.update(rest)
 
     def _compile_names(self, shape: Shape, unset: object) -> Shape:
         if not isinstance(unset, list):
@@ -96,17 +136,20 @@ class Attributes:
         names = tuple(self._name_of(key) for key in shape)
         missing = self._fields.difference(names, cast("list[str]", unset))
         if missing:
-            raise Malformed(f"field {min(missing)!r} of class {self._name!r} is not stored", _CLASS_CHANGED)
+            raise ShapeMismatch(f"field {min(missing)!r} of class {self._name!r} is not stored", _CLASS_CHANGED)
         return names
 
     def _name_of(self, key: str) -> str:
         if key in self._fields:
             return key
         name = key.removeprefix(EXTRA)
+        if key == VERSION:
+            problem = f"a later version of class {self._name!r} is stored than this code knows"
+            raise ShapeMismatch(problem, "Run the code that wrote it, or a later one")
         if name == key:
-            raise Malformed(f"field {key!r} is stored, but class {self._name!r} has no such field", _CLASS_CHANGED)
+            raise ShapeMismatch(f"field {key!r} is stored, but class {self._name!r} has no such field", _CLASS_CHANGED)
         if not self._has_dict and name not in self._slots:
-            raise Malformed(f"class {self._name!r} has no room for attribute {name!r}", _CLASS_CHANGED)
+            raise ShapeMismatch(f"class {self._name!r} has no room for attribute {name!r}", _CLASS_CHANGED)
         return name
 
     def write(self, instance: Any, names: Shape, values: Iterable[object]) -> None:

@@ -10,21 +10,24 @@ from autogen_eventlog.codec.kinds import BUILTIN_ENCODERS, plan_for
 from autogen_eventlog.codec.names import type_name
 from autogen_eventlog.codec.opaque import Opaque, encode_opaque
 from autogen_eventlog.codec.plan import NotData, Plan
-from autogen_eventlog.codec.reading import Decoders, Reader, Upcast, parser
+from autogen_eventlog.codec.reading import Decoders, Reader, parser
 from autogen_eventlog.codec.registry import TypeRegistry
 from autogen_eventlog.codec.sharing import number
+from autogen_eventlog.codec.upcasting import UPCASTING
 from autogen_eventlog.codec.walk import Encode, Walk
 from autogen_eventlog.codec.wire import (
     MAX_NESTING,
     Decode,
     Malformed,
+    Node,
     Refusal,
+    ShapeMismatch,
     Unknown,
     dumps,
     joined,
     refuse_constant,
 )
-from autogen_eventlog.errors import NotEncodable, PayloadCorrupt, TypeNotAllowed
+from autogen_eventlog.errors import NotEncodable, PayloadCorrupt, ShapeChanged, TypeNotAllowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +64,17 @@ class Codec:
         registry: the classes that stored data may become. None: an empty one.
         learn: remember a class met while encoding, so that this process can decode what it wrote. The object was in
             hand, so nothing is imported for it. A class that is registered under the same name comes first.
-        upcast: turns an old stored form of a class into today's before it is decoded.
     """
 
-    def __init__(
-        self, registry: TypeRegistry | None = None, *, learn: bool = True, upcast: Upcast | None = None
-    ) -> None:
+    def __init__(self, registry: TypeRegistry | None = None, *, learn: bool = True) -> None:
         self.registry = TypeRegistry() if registry is None else registry
         self._learn = learn
-        self._upcast = upcast
         self._learned: dict[str, type] = {}
         self._names: dict[type, str] = {}
-        self._generation = self.registry.generation
+        self._generation = self._current
         self._encoders = _Encoders(self._plan_to_encode)
         self._decoders = Decoders(self._find)
-        self._parse = parser(self._decoders, upcast)
+        self._parse = parser(self._decoders)
 
     def encode(self, value: object, *, where: str = "message") -> Encoded:
         """The stored form of `value`, which is neither changed nor kept.
@@ -86,7 +85,7 @@ class Codec:
         Raises:
             NotEncodable: something in it can't be restored exactly. Nothing was stored.
         """
-        if self._generation != self.registry.generation:
+        if self._generation != self._current:
             self._refresh()
         walk = Walk(self._encoders)
         try:
@@ -111,10 +110,10 @@ class Codec:
 
         Raises:
             TypeNotAllowed: a type in it is neither registered, learned nor a loaded subclass of a registered one.
-            PayloadCorrupt: the bytes are not what `encode` wrote, or a class has other fields now. Nothing half-built
-                is returned.
+            ShapeChanged: a class has other fields now, and neither defaults nor upcasters lead there.
+            PayloadCorrupt: the bytes are not what `encode` wrote. Nothing half-built is returned.
         """
-        if self._generation != self.registry.generation:
+        if self._generation != self._current:
             self._refresh()
         try:
             return self._parse(str(data, "utf-8"))
@@ -122,12 +121,17 @@ class Codec:
             pass
         return self._read(data, where, opaque)
 
+    @property
+    def _current(self) -> int:
+        """Grows when what is compiled becomes stale: neither of the two ever shrinks."""
+        return self.registry.generation + UPCASTING.generation
+
     def _read(self, data: bytes, where: str, opaque: bool) -> object:
         try:
             stored = json.loads(
                 str(data, "utf-8"), parse_constant=refuse_constant
             )  # of bytes it would guess the encoding
-            return Reader(self._decoders, self._upcast, opaque=opaque).read(stored)
+            return Reader(self._decoders, opaque=opaque).read(stored)
         except Unknown as unknown:
             raise TypeNotAllowed(unknown.type_name, joined(where, unknown.path)) from None
         except Malformed as problem:
@@ -146,7 +150,7 @@ class Codec:
         return self._names[cls]
 
     def _refresh(self) -> None:
-        self._generation = self.registry.generation
+        self._generation = self._current
         self._decoders.forget()
         self._encoders = _Encoders(self._plan_to_encode)
 
@@ -164,11 +168,27 @@ class Codec:
         return plan
 
     def _find(self, name: str) -> Decode | None:
-        cls = self.registry.registered(name) or self._learned.get(name) or self.registry.resolve(name)
+        return self._evolving(name) if UPCASTING.concerns(name, self._class(name)) else self._of_today(name)
+
+    def _of_today(self, name: str) -> Decode | None:
+        cls = self._class(name)
         try:
             return None if cls is None else self._plan(cls).decode
         except NotData:
             return None
+
+    def _class(self, name: str) -> type | None:
+        return self.registry.registered(name) or self._learned.get(name) or self.registry.resolve(name)
+
+    def _evolving(self, name: str) -> Decode:
+        def decode(node: Node) -> object:
+            today, fields = UPCASTING.apply(name, node, self._class)
+            decode_today = self._of_today(today)
+            if decode_today is None:
+                raise Unknown(today)
+            return decode_today(fields)
+
+        return decode
 
 
 def _not_encodable(refusal: Refusal, where: str) -> NotEncodable:
@@ -177,6 +197,8 @@ def _not_encodable(refusal: Refusal, where: str) -> NotEncodable:
 
 def _corrupt(problem: Malformed, where: str) -> PayloadCorrupt:
     place = joined(where, problem.path)
+    if isinstance(problem, ShapeMismatch):
+        return ShapeChanged(place, problem.problem, problem.remedy or "Add an upcaster (autogen_eventlog.upcaster)")
     if problem.remedy is None:
         return PayloadCorrupt(place, problem.problem)
     return PayloadCorrupt(place, problem.problem, problem.remedy)

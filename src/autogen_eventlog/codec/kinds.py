@@ -7,7 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
@@ -17,8 +17,9 @@ from autogen_eventlog.codec.foreign import foreign_plan, well_known
 from autogen_eventlog.codec.models import model_plan
 from autogen_eventlog.codec.objects import dataclass_plan, named_tuple_plan, subclass_plan
 from autogen_eventlog.codec.plan import NotData, Plan
+from autogen_eventlog.codec.upcasting import UPCASTING
 from autogen_eventlog.codec.walk import Encode, Live, Walk
-from autogen_eventlog.codec.wire import DATA, TAG, Decode, Malformed, Node
+from autogen_eventlog.codec.wire import DATA, TAG, UPCAST, VERSION, Decode, Malformed, Node
 
 BUILTIN_ENCODERS: dict[type, Encode] = {**scalars.ENCODERS, **times.ENCODERS, **containers.ENCODERS}
 BUILTIN_DECODERS: dict[str, Decode] = {
@@ -56,6 +57,35 @@ def plan_for(cls: type, name: str, custom: Custom | None) -> Plan:
     """
     if custom is not None:
         return _custom_plan(cls, name, custom)
+    plan, version = _shape_plan(cls, name), UPCASTING.version_of(cls)
+    return plan if version == 1 else _versioned(plan, version, ordered=not issubclass(cls, Enum))
+
+
+def _versioned(plan: Plan, version: int, *, ordered: bool) -> Plan:
+    """The plan of a class that has had other shapes: what it writes says which this is.
+
+    Args:
+        ordered: Whether its instances have attributes, which upcasters leave in some order.
+    """
+    encode_shape, decode_shape = plan.encode, plan.decode
+
+    def encode(value: Live, walk: Walk, depth: int) -> object:
+        stored = encode_shape(value, walk, depth)
+        if type(stored) is dict:
+            form = cast(Node, stored)
+            if form.get(TAG) == plan.name:
+                form[VERSION] = version
+        return cast(object, stored)
+
+    def decode(node: Node) -> object:
+        if not ordered:
+            node.pop(UPCAST, None)
+        return decode_shape(node)
+
+    return Plan(plan.name, encode, decode)
+
+
+def _shape_plan(cls: type, name: str) -> Plan:
     _require_data(cls)
     plan = _declared_plan(cls, name) or foreign_plan(cls, name) or _plain_plan(cls, name)
     if plan is None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import partial
 from typing import Any, cast
 
 from pydantic import BaseModel, RootModel
+from pydantic_core import PydanticUndefined
 
 from autogen_eventlog.codec.attributes import Attributes, attribute_forms
-from autogen_eventlog.codec.objects import require_constructible
+from autogen_eventlog.codec.objects import PURE_FACTORIES, require_constructible
 from autogen_eventlog.codec.plan import Plan
 from autogen_eventlog.codec.walk import Live, Walk
 from autogen_eventlog.codec.wire import TAG, Malformed, Node, Refusal
@@ -16,6 +20,8 @@ _SET = "$set"
 """`model_fields_set`, where it isn't all fields."""
 _EXTRA = "$extra"
 _PRIVATE = "$private"
+_DELETED = "$deleted"
+"""Private attributes that have a default and were deleted: what an object lacks otherwise, its class had not yet."""
 
 
 def model_plan(cls: type[BaseModel], name: str) -> Plan:
@@ -24,7 +30,9 @@ def model_plan(cls: type[BaseModel], name: str) -> Plan:
     A frozen model too has an identity: its private attributes can change.
     """
     require_constructible(cls, object)
-    attributes = Attributes(cls, name, cls.model_fields, slots=False)  # BaseModel's own slots are stored by name
+    defaults = dict(_defaults(cls))
+    attributes = Attributes(cls, name, cls.model_fields, slots=False, defaults=defaults)  # its slots are stored by name
+    private_defaults = dict(_private_defaults(cls))
     every = set(cls.model_fields)
 
     def encode(value: Live, walk: Walk, depth: int) -> object:
@@ -36,17 +44,40 @@ def model_plan(cls: type[BaseModel], name: str) -> Plan:
             form[_SET] = walk.one(sorted(value.__pydantic_fields_set__), depth + 1)
         _add_dict(form, _EXTRA, value.__pydantic_extra__, walk, depth)
         _add_dict(form, _PRIVATE, value.__pydantic_private__, walk, depth)
+        deleted = private_defaults.keys() - (value.__pydantic_private__ or {}).keys()
+        if deleted:
+            form[_DELETED] = sorted(deleted)
         return form
 
     def decode(node: Node) -> object:
         given = _pop_set(node)
-        extra, private = _pop_dict(node, _EXTRA), _pop_dict(node, _PRIVATE)
+        extra, private, deleted = _pop_dict(node, _EXTRA), _pop_dict(node, _PRIVATE), node.pop(_DELETED, ())
+        lacking = [name for name in private_defaults if name not in deleted and name not in (private or {})]
+        if lacking:
+            private = {**(private or {}), **{name: private_defaults[name]() for name in lacking}}
+        stored = set(node)
         names = attributes.names(node)
-        return _built(
-            cls, dict(zip(names, node.values(), strict=True)), every if given is None else given, extra, private
-        )
+        if given is None:  # all that were stored were given; a field that the class has got since was not
+            given = every if len(stored) >= len(node) else every & stored
+        return _built(cls, dict(zip(names, node.values(), strict=True)), given, extra, private)
 
     return Plan(name, encode, decode)
+
+
+def _defaults(cls: type[BaseModel]) -> Iterator[tuple[str, Callable[[], object]]]:
+    for name, field in cls.model_fields.items():
+        if field.default_factory in PURE_FACTORIES:
+            yield name, cast("Callable[[], object]", field.default_factory)
+        elif field.default_factory is None and not field.is_required():
+            yield name, partial(deepcopy, field.default)  # as pydantic does
+
+
+def _private_defaults(cls: type[BaseModel]) -> Iterator[tuple[str, Callable[[], object]]]:
+    for name, attribute in cls.__private_attributes__.items():
+        if attribute.default_factory in PURE_FACTORIES:
+            yield name, cast("Callable[[], object]", attribute.default_factory)
+        elif attribute.default_factory is None and attribute.default is not PydanticUndefined:
+            yield name, partial(deepcopy, attribute.default)
 
 
 def _add_dict(form: Node, key: str, found: dict[str, object] | None, walk: Walk, depth: int) -> None:

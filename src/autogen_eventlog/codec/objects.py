@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
 from typing import Any, cast
 
 from autogen_eventlog.codec.attributes import Attributes, attribute_forms
@@ -11,25 +12,52 @@ from autogen_eventlog.codec.bases import BASES, Base, own
 from autogen_eventlog.codec.containers import MAXLEN
 from autogen_eventlog.codec.plan import NotData, Plan
 from autogen_eventlog.codec.walk import Live, Walk
-from autogen_eventlog.codec.wire import DATA, TAG, UNSET, Malformed, Node, Refusal
+from autogen_eventlog.codec.wire import DATA, TAG, UNSET, Node, Refusal, ShapeMismatch
 
 
 def dataclass_plan(cls: type, name: str) -> Plan:
     """Fields and whatever else the instance carries. A frozen one that compares by value has no identity to keep."""
     parameters = cast(Any, cls).__dataclass_params__
     named = tuple(field.name for field in fields(cls))
-    return attribute_plan(cls, name, named, tracked=not (parameters.frozen and parameters.eq))
+    tracked = not (parameters.frozen and parameters.eq)
+    return attribute_plan(cls, name, named, tracked=tracked, defaults=dict(_defaults(cls)))
 
 
-def attribute_plan(cls: type, name: str, named: tuple[str, ...], *, tracked: bool) -> Plan:
+def _defaults(cls: type) -> Iterator[tuple[str, Callable[[], object]]]:
+    for field in fields(cls):
+        if field.default is not MISSING:
+            yield field.name, constant(field.default)
+        elif field.default_factory in PURE_FACTORIES:
+            yield field.name, cast("Callable[[], object]", field.default_factory)
+
+
+def constant(value: object) -> Callable[[], object]:
+    """Gives a value: the same object each time, as a class's own default is."""
+    return lambda: value
+
+
+PURE_FACTORIES: tuple[object, ...] = (list, dict, set, frozenset, tuple, str, int, float, bool, bytes, bytearray)
+"""Default factories that give the same whenever they are called. Others (a clock, an id) would give an old object something
+that depends on when it is read."""
+
+
+def attribute_plan(
+    cls: type,
+    name: str,
+    named: tuple[str, ...],
+    *,
+    tracked: bool,
+    defaults: Mapping[str, Callable[[], object]] | None = None,
+) -> Plan:
     """A plan for a class whose instances are their attributes.
 
     Args:
         named: the attributes that every instance has; others are stored as extras.
         tracked: keep it one object where one message holds it twice.
+        defaults: what attributes get that an object did not have because it was stored before they were.
     """
     require_constructible(cls, object)
-    attributes = Attributes(cls, name, named)
+    attributes = Attributes(cls, name, named, defaults=defaults)
     read, names_of, write = attributes.read, attributes.names, attributes.write
     known_keys, new_keys = attributes.known_keys, attributes.new_keys  # the hot path: one look-up, no call
     new = own(object, "__new__")
@@ -94,9 +122,15 @@ def named_tuple_plan(cls: type, name: str) -> Plan:
             raise
         return form | attribute_forms(attributes, value, walk.fill, depth + 1)
 
+    defaults: dict[str, object] = getattr(cls, "_field_defaults", {})
+
     def decode(node: Node) -> object:
+        node.update((field, default) for field, default in defaults.items() if field not in node)
         if not set(named) <= set(node):
-            raise Malformed(f"class {name!r} has the fields {list(named)}, stored are {list(node)}")
+            raise ShapeMismatch(
+                f"class {name!r} has the fields {list(named)}, stored are {list(node)}",
+                "Add an upcaster (autogen_eventlog.upcaster), or give the fields defaults",
+            )
         instance: object = new(cls, [node.pop(field) for field in named])
         attributes.write(instance, attributes.names(node), node.values())
         return instance

@@ -27,9 +27,6 @@ from autogen_eventlog.codec.wire import (
     refuse_constant,
 )
 
-Upcast = Callable[[str, dict[str, object]], tuple[str, dict[str, object]]]
-"""From an old stored form of a class to today's: type name and fields in, type name and fields out."""
-
 _ABSENT = object()
 _DEEPEST = 2 * MAX_NESTING + 2
 """Each level of a message may be wrapped into a definition."""
@@ -58,34 +55,21 @@ class Decoders(dict[object, Decode]):
         self.update(BUILTIN_DECODERS)
 
 
-def parser(decoders: Decoders, upcast: Upcast | None) -> Callable[[str], object]:
+def parser(decoders: Decoders) -> Callable[[str], object]:
     """JSON text to the value it stands for. Raises anything at all if it isn't what the codec writes."""
 
     def close(node: Node) -> object:
         tag = node.pop(TAG, _ABSENT)
         return node if tag is _ABSENT else decoders[tag](node)
 
-    def close_upcast(node: Node) -> object:
-        tag = node.pop(TAG, _ABSENT)
-        return node if tag is _ABSENT else apply(decoders, upcast, tag, node)
-
-    hook = close if upcast is None else close_upcast
-    return json.JSONDecoder(object_hook=hook, parse_constant=refuse_constant).decode
-
-
-def apply(decoders: Decoders, upcast: Upcast | None, tag: object, node: Node) -> object:
-    """One tagged object, its children decoded, to its value."""
-    if upcast is not None and isinstance(tag, str) and ":" in tag:
-        tag, node = upcast(tag, node)
-    return decoders[tag](node)
+    return json.JSONDecoder(object_hook=close, parse_constant=refuse_constant).decode
 
 
 class Reader:
     """Reads one payload by hand."""
 
-    def __init__(self, decoders: Decoders, upcast: Upcast | None, *, opaque: bool) -> None:
+    def __init__(self, decoders: Decoders, *, opaque: bool) -> None:
         self._decoders = decoders
-        self._upcast = upcast
         self._opaque = opaque
         self._defined: dict[int, object] = {}
 
@@ -135,7 +119,7 @@ class Reader:
         if tag == REFERENCE:
             return self._refer(children)
         try:
-            return apply(self._decoders, self._upcast, tag, children)
+            return self._decoders[tag](children)
         except Unknown:
             if not self._opaque:
                 raise

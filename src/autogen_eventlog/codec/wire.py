@@ -15,6 +15,10 @@ TAG = "$t"
 DATA = "v"
 EXTRA = "$."
 """Before the name of an instance attribute that is not a field: no identifier begins with `$`."""
+VERSION = "$v"
+"""The version of a class, where it has had more than one."""
+UPCAST = "$up"
+"""Never stored: upcasters have made this node, and know nothing of the order in which attributes were set."""
 UNSET = "$unset"
 """Names of the fields that the instance did not have (deleted, or `init=False` and never set)."""
 
@@ -75,6 +79,10 @@ class Malformed(Exception):
         self.problem = problem
         self.remedy = remedy
         self.path: list[int | str] = []
+
+
+class ShapeMismatch(Malformed):
+    """What is stored is another shape of a class than today's, and nothing leads from one to the other."""
 
 
 class Unknown(Exception):

@@ -1,0 +1,177 @@
+"""Old shapes of stored classes, brought to today's as they are read. Stored rows stay as they are.
+
+A class has versions, from 1 on, counted by its upcasters: one for version 1 makes today's version 2, and what is written from
+then on says so. A class that was renamed or moved is found under its old name. Both are facts of the code, not of one log, so
+they hold for the process; put them next to the class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from autogen_eventlog.codec.names import split_arguments, type_name
+from autogen_eventlog.codec.wire import UPCAST, VERSION, ShapeMismatch
+
+Fields = dict[str, Any]
+Step = Callable[[Fields], "Fields | None"]
+F = TypeVar("F", bound=Step)
+
+_METHOD = re.compile(r"upcast_v(\d+)_v(\d+)$")
+_FARTHEST = 1000
+_REMEDY = "Register an upcaster for that version (autogen_eventlog.upcaster), next to the class"
+
+
+class Upcasting:
+    """The upcasters and old names of one process."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """Grows with every change, so that a codec knows when what it has compiled is stale."""
+        self._steps: dict[tuple[str, int], Step] = {}
+        self._renamed: dict[str, str] = {}
+
+    def upcaster(self, cls: type | str, *, version: int) -> Callable[[F], F]:
+        """Register a function that turns the fields of a stored version into those of the next one (a decorator).
+
+        It is given the fields of one object by name, those within them as objects of today, and changes them in place or
+        returns others. It must only compute.
+
+        Args:
+            cls: The class, or the `module:qualname` that is stored where the class is no more.
+            version: The stored one, from 1 on.
+
+        Raises:
+            ValueError: There is one for this version already, or the version can't be.
+        """
+        name = _name(cls)
+        if version < 1:
+            raise ValueError(f"versions count from 1 on, not {version}")
+        if (name, version) in self._steps:
+            raise ValueError(f"{name!r} has an upcaster for version {version} already")
+
+        def register(step: F) -> F:
+            self._steps[name, version] = step
+            self.generation += 1
+            return step
+
+        return register
+
+    def renamed(self, old: str, cls: type | str) -> None:
+        """Say that what is stored as `old` (`module:qualname`) is `cls` today.
+
+        Raises:
+            ValueError: It would lead back to itself, or `old` is called otherwise already.
+        """
+        new = _name(cls)
+        if self._renamed.get(old, new) != new:
+            raise ValueError(f"{old!r} is {self._renamed[old]!r} already")
+        seen, name = {old}, new
+        while name in self._renamed:
+            name = self._renamed[name]
+        if name in seen:
+            raise ValueError(f"{old!r} would be renamed to itself")
+        self._renamed[old] = new
+        self.generation += 1
+
+    def version_of(self, cls: type) -> int:
+        """The version that instances are written as today."""
+        name = type_name(cls)
+        names = {name, *(old for old in self._renamed if self.today(old) == name)}
+        registered = [version for stored, version in self._steps if stored in names]
+        methods = [int(found[2]) - 1 for found in map(_METHOD.match, dir(cls)) if found is not None]
+        return max([_declared(cls), *(version + 1 for version in (*registered, *methods))])
+
+    def concerns(self, name: str, cls: type | None) -> bool:
+        """Whether what is stored under a name may be of another shape than today's, or have another name."""
+        registered = any(stored == name for stored, _ in self._steps)
+        return registered or self.today(name) != name or (cls is not None and self.version_of(cls) > 1)
+
+    def today(self, name: str) -> str:
+        """What a class is called today, arguments of a generic one included."""
+        while name in self._renamed:
+            name = self._renamed[name]
+        split = split_arguments(name)
+        if split is None:
+            return name
+        return f"{self.today(split[0])}[{', '.join(map(self.today, split[1]))}]"
+
+    def apply(self, name: str, node: Fields, find: Callable[[str], type | None]) -> tuple[str, Fields]:
+        """A stored object under today's name, in today's shape.
+
+        Args:
+            find: The class of a name, if it is allowed here.
+
+        Raises:
+            ShapeMismatch: No upcasters lead to today's version, or it was written by a later one.
+        """
+        version = node.pop(VERSION, 1)
+        if type(version) is not int or version < 1:
+            raise ShapeMismatch(f"{VERSION} of a {name!r} is {version!r}, not a version")
+        for _ in range(_FARTHEST):
+            step = self._steps.get((name, version))
+            if step is None and self.today(name) != name:
+                name = self._next_name(name)
+                continue
+            cls = None if step is not None else find(name)
+            if step is None and cls is not None and version < self.version_of(cls):
+                step = _method(cls, version)
+                if step is None:
+                    found = f"a {name!r} of version {version} is stored; today's is version {self.version_of(cls)}"
+                    raise ShapeMismatch(f"{found}, and no upcaster leads there", _REMEDY)
+            if step is None:
+                if cls is not None and version > self.version_of(cls):
+                    raise ShapeMismatch(
+                        f"a {name!r} of version {version} is stored; this code knows versions up to {self.version_of(cls)}",
+                        "Run the code that wrote it, or a later one",
+                    )
+                return name, node
+            node, version = _stepped(step, name, version, node), version + 1
+        raise ShapeMismatch(f"the upcasters of {name!r} don't come to an end")
+
+    def _next_name(self, name: str) -> str:
+        return self._renamed.get(name) or self.today(name)
+
+
+def _stepped(step: Step, name: str, version: int, node: Fields) -> Fields:
+    """One step; what is stored beside the fields, under names with `$`, is not shown to it."""
+    fields = {key: value for key, value in node.items() if not key.startswith("$")}
+    try:
+        given = step(fields)
+    except Exception as error:
+        problem = f"the upcaster of {name!r} for version {version} raised {type(error).__name__}: {error}"
+        raise ShapeMismatch(problem, "Correct the upcaster") from error
+    made = cast("object", fields if given is None else given)
+    if not isinstance(made, dict) or not all(isinstance(key, str) for key in cast("dict[Any, Any]", made)):
+        raise ShapeMismatch(f"the upcaster of {name!r} for version {version} gave no fields by name: {made!r}")
+    beside = {key: value for key, value in node.items() if key.startswith("$")}
+    return {**cast("Fields", made), **beside, UPCAST: True}
+
+
+def _method(cls: type, version: int) -> Step | None:
+    """eventsourcing's own way: a static method of the class."""
+    return getattr(cls, f"upcast_v{version}_v{version + 1}", None)
+
+
+def _declared(cls: type) -> int:
+    """eventsourcing's `class_version`, unless it is a field of the messages themselves."""
+    shape: Any = cls
+    fields = getattr(shape, "__dataclass_fields__", None) or getattr(shape, "model_fields", None)
+    declared: object = getattr(shape, "class_version", 1)
+    is_field = "class_version" in (fields or getattr(shape, "_fields", ()))
+    return declared if isinstance(declared, int) and not is_field and declared > 0 else 1
+
+
+def _name(cls: type | str) -> str:
+    if isinstance(cls, type):
+        return type_name(cls)
+    if ":" not in cls:
+        raise ValueError(f"{cls!r}: give the stored name, module:qualname")
+    return cls
+
+
+UPCASTING = Upcasting()
+"""The process's own."""
+upcaster = UPCASTING.upcaster
+renamed = UPCASTING.renamed
