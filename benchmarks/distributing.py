@@ -15,6 +15,7 @@ from autogen_core import AgentId, AgentRuntime, TypeSubscription, try_get_known_
 from autogen_ext.runtimes.grpc import GrpcWorkerAgentRuntime, GrpcWorkerAgentRuntimeHost
 
 from autogen_eventlog import EventLogHandler, EventSourcedGrpcWorkerAgentRuntime
+from autogen_eventlog.snapshots import SnapshotPolicy
 from benchmarks.agents import TOPIC_TYPE, Add, Ledger, Listener, Total, topic
 from benchmarks.places import Place, fresh
 from benchmarks.report import Aim, Cell, Report, Table
@@ -194,7 +195,8 @@ async def _failing_over(place: Place, sizes: Sizes) -> Table:
 @asynccontextmanager
 async def _ledger(place: Place, address: str, snapshot_every: int | None) -> AsyncGenerator[None]:
     async with place.log() as log:
-        handler = EventLogHandler(log, snapshot_every=snapshot_every)
+        policy = None if snapshot_every is None else SnapshotPolicy(every=snapshot_every, within=None)
+        handler = EventLogHandler(log, snapshots=policy)
         runtime = EventSourcedGrpcWorkerAgentRuntime(address, intervention_handlers=[handler])
         await runtime.start()
         await Ledger.register(runtime, "ledger", Ledger)

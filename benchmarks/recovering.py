@@ -17,6 +17,7 @@ from autogen_core import AgentId
 from psycopg import sql
 
 from autogen_eventlog import EventLogHandler, EventSourcedAgentRuntime
+from autogen_eventlog.snapshots import SnapshotPolicy
 from benchmarks.agents import Add, register
 from benchmarks.places import Place, fresh
 from benchmarks.report import Aim, Cell, Report, Table
@@ -66,7 +67,7 @@ def _row(length: int, snapshots: str, found: Sequence[Found]) -> Sequence[Cell]:
 async def _record(place: Place, sizes: Sizes) -> dict[int, int]:
     """Record streams of about these lengths through the runtime; the messages that went into each."""
     async with place.log() as log:
-        handler = EventLogHandler(log, snapshot_every=sizes.snapshot_every)
+        handler = EventLogHandler(log, snapshots=SnapshotPolicy(every=sizes.snapshot_every, within=None))
         runtime = EventSourcedAgentRuntime(intervention_handlers=[handler])
         await register(runtime)
         runtime.start()

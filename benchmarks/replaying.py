@@ -67,7 +67,7 @@ def _row(case: Case, turns: Sequence[Turn], found: float) -> Sequence[Cell]:
 
 async def _turn(place: Place, case: Case, messages: int) -> Turn:
     async with place.log() as log:
-        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log, snapshot_every=None)])
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log, snapshots=None)])
         await register(runtime)
         runtime.start()
         agent = AgentId(case.agent_type, uuid4().hex[:8])

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import autogen_eventlog
-from autogen_eventlog import audit, codec, distributed, errors, projections
+from autogen_eventlog import audit, checking, codec, distributed, errors, projections
 from autogen_eventlog.postgres import records, writer
 from autogen_eventlog.runtime.redelivery import Redelivery
 
@@ -65,6 +65,7 @@ def public() -> dict[str, list[Any]]:
         "From `autogen_eventlog`": [one for one in exported(autogen_eventlog) if not is_error(one)],
         "`log.audit`": [audit.Audit],
         "Records": list(RECORDS),
+        "From `autogen_eventlog.checking`": [one for one in exported(checking) if documented(one)],
         "From `autogen_eventlog.codec`": exported(codec),
         "From `autogen_eventlog.distributed`": [
             one
@@ -77,6 +78,11 @@ def public() -> dict[str, list[Any]]:
 
 def exported(module: ModuleType) -> list[Any]:
     return [getattr(module, name) for name in module.__all__]
+
+
+def documented(one: object) -> bool:
+    """Whether it is a class or a function; a name for a type has no page."""
+    return isinstance(one, type) or inspect.isfunction(one)
 
 
 def is_error(one: object) -> bool:
@@ -317,7 +323,11 @@ def sample(cls: Any) -> Exception:
 
 def _value(field: Any) -> Any:
     kind = str(field.type)
-    return f"<{field.name}>" if kind == "str" else SAMPLES[kind]
+    if kind == "str":
+        return f"<{field.name}>"
+    if kind in SAMPLES:
+        return SAMPLES[kind]
+    return () if field.default is dataclasses.MISSING else field.default  # a tuple, or what need not be said
 
 
 def first_sentence(cls: type) -> str:

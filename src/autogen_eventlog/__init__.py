@@ -9,7 +9,8 @@ from autogen_eventlog.events import EventData, EventType, Outcome, RecordedEvent
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.handler import EventLogHandler
 from autogen_eventlog.runtime.in_process import EventSourcedAgentRuntime
-from autogen_eventlog.runtime.reports import RestoreReport
+from autogen_eventlog.runtime.reports import RestoreReport, SnapshotReport
+from autogen_eventlog.snapshots import SnapshotPolicy
 
 if TYPE_CHECKING:
     from autogen_eventlog.distributed import (
@@ -33,6 +34,8 @@ __all__ = [
     "Outcome",
     "RecordedEvent",
     "RestoreReport",
+    "SnapshotPolicy",
+    "SnapshotReport",
     "UnknownEffect",
     "effect",
     "effect_of",

@@ -63,6 +63,17 @@ class DatabaseUnavailable(_Fielded):
 
 
 @dataclass(eq=False)
+class DatabaseRefused(DatabaseUnavailable):
+    """The database answered, and let nobody in: a wrong password, an unknown database, a certificate that is not trusted."""
+
+    def message(self) -> str:
+        return (
+            f"database {self.server} refused the connection: {self.problem}. Trying again does not mend this. Check user, "
+            "password, database and certificates of the dsn, and who may connect at the server (pg_hba.conf)"
+        )
+
+
+@dataclass(eq=False)
 class SchemaError(_Fielded):
     """The schema in the database can't be used or made by this version of the package and this role."""
 

@@ -56,6 +56,9 @@ class EventType(str, Enum):
     WRITES_REFUSED = "WritesRefused"
     """An instance that was no longer the agent tried to go on (G6): in its runtime's stream, what it would have recorded.
     `recipient` is the agent, `metadata` says what was expected and found, `payload` has the events."""
+    SNAPSHOT_FAILED = "SnapshotFailed"
+    """The proof of a snapshot came to another state: in a runtime's stream. `recipient` is the agent, `metadata` has the
+    snapshot's `version` and `kind`, and where they differ. It is never restored from."""
     AGENT_STATE_SAVED = "AgentStateSaved"
     """A state was saved in the state service: the state in `payload`, in the stream `$state/…` of the agent."""
 

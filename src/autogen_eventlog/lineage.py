@@ -47,6 +47,21 @@ class Lineage:
                 return (rest, *self.segments[index + 1 :])
         raise ValueError(f"version {version} of {stream!r} is not in this lineage")
 
+    def until(self, stream: str, version: int) -> tuple[Segment, ...]:
+        """What leads to the given version of the lineage."""
+        rest = self.after(stream, version)
+        before = self.segments[: len(self.segments) - len(rest)]
+        return (*before, Segment(stream, self.segments[len(before)].after_version, version))
+
+    def size_after(self, stream: str, version: int) -> int:
+        """How many events follow the given version."""
+        return sum(segment.until_version - segment.after_version for segment in self.after(stream, version))
+
+    @property
+    def size(self) -> int:
+        """How many events it has."""
+        return sum(segment.until_version - segment.after_version for segment in self.segments)
+
     def holds(self, stream: str, version: int) -> bool:
         """Whether a version of a stream is in this past."""
         return any(

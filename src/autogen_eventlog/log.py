@@ -95,6 +95,7 @@ class EventLog:
         Raises:
             EmbeddedPostgresError: The embedded server can't be had; the message says what to do.
             DatabaseUnavailable: No connection within `unavailable_after`.
+            DatabaseRefused: The server lets nobody in with this dsn; it is not tried again.
             SchemaError: The schema is newer than this package, or the role may not make it.
         """
         async with AsyncExitStack() as stack:
@@ -183,7 +184,11 @@ class EventLog:
         return await self._ownership.workers()
 
     async def unsettled_workers(self) -> list[GoneWorker]:
-        """Workers that are gone and may have left something behind, oldest first."""
+        """Workers that are gone and may have left something behind, oldest first.
+
+        Raises:
+            DatabaseUnavailable: The database did not answer within the bound.
+        """
         return [GoneWorker(*row) for row in await self.reader.pool.fetch("unsettled_workers")]
 
     async def version_at(

@@ -6,27 +6,32 @@ differs is what happens at the end of the journal (`Incarnation.continues`).
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from autogen_core import Agent, AgentId, MessageHandlerContext
 
-from autogen_eventlog.errors import Divergence, EventLogError, NotRestorable, PayloadCorrupt, TypeNotAllowed
+from autogen_eventlog.errors import (
+    Divergence,
+    EventLogError,
+    NotLoadable,
+    NotRestorable,
+    PayloadCorrupt,
+    TypeNotAllowed,
+)
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.incarnation.construction import CONSTRUCTION, Construction
 from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.incarnation.producer import Producer, likely_cause, producer_of
-from autogen_eventlog.lineage import Lineage, Segment, events_of, lineage
 from autogen_eventlog.log import EventLog
+from autogen_eventlog.past import LogPast, Past, Place
 from autogen_eventlog.postgres.records import Snapshot
 from autogen_eventlog.replay.follow import follow, outside_tasks, trail
-from autogen_eventlog.replay.journal import INPUTS
 from autogen_eventlog.replay.machine import Machine, Mismatch
-from autogen_eventlog.snapshots import UNUSABLE, restore_counters, usable
+from autogen_eventlog.snapshots import FAILED, TAKEN, put, set_clock, usable
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +71,11 @@ class Recovery:
         self._new = new_incarnation
         self._now: Producer | None = None
 
+    @property
+    def producer(self) -> Producer | None:
+        """The code at hand; None until an instance was made."""
+        return self._now
+
     async def fresh(self) -> Incarnation:
         """A new instance with no past."""
         return await self._incarnate(None, None, continues=True)
@@ -92,64 +102,92 @@ class Recovery:
             NotRestorable: The past holds something that replay can't answer.
             TypeNotAllowed, PayloadCorrupt: An event can't be decoded here.
         """
-        stream = stream or self._stream
-        past = await lineage(self._log.reader, stream, version)
+        past = await self.past(version, stream=stream)
         below = version
         while True:
-            snapshot = await self._snapshot(past, below)
+            snapshot = await self.snapshot(past, below)
             try:
-                return await self._follow_past(past, snapshot, continues, prepare, on_progress)
-            except (Divergence, NotRestorable, TypeNotAllowed, PayloadCorrupt) as error:
+                return await self.along(past, snapshot, continues=continues, prepare=prepare, on_progress=on_progress)
+            except (Divergence, NotLoadable, NotRestorable, TypeNotAllowed, PayloadCorrupt) as error:
                 if snapshot is None:
                     raise
                 logger.warning("%s; trying without the snapshot at version %d", error, snapshot.version)
                 below = snapshot.version - 1
 
-    # -- inside ---------------------------------------------------------------------------------------------------
+    async def past(self, version: int, *, stream: str | None = None) -> LogPast:
+        """What led to a version of `stream` (by default the agent's own), in the log."""
+        return await LogPast.of(self._log.reader, stream or self._stream, version)
 
-    async def _follow_past(
+    async def along(
         self,
-        past: Lineage,
-        snapshot: Snapshot | None,
-        continues: bool,
-        prepare: Callable[[Incarnation], None],
-        on_progress: Progress | None,
+        past: Past,
+        snapshot: Snapshot | None = None,
+        *,
+        continues: bool = False,
+        prepare: Callable[[Incarnation], None] = lambda _: None,
+        on_progress: Progress | None = None,
+        differing: list[Divergence] | None = None,
+        pace: Callable[[], Awaitable[None]] | None = None,
     ) -> Recovered:
-        """Exactly, by ticks; where other code or another Python recorded and ticks differ, by order if that settles it."""
-        rest = (past, snapshot, continues, prepare, on_progress)
+        """An instance with this past, by replay from a snapshot of it or from the beginning.
+
+        Exactly, by ticks; where other code or another Python recorded it and ticks differ, by order if that settles it.
+
+        Args:
+            continues, prepare: As for `to`.
+            differing: Takes outputs of which only the content is another than recorded. Replay then goes past them with
+                what was recorded, so that what differs later is found too. None: the first one ends it.
+            pace: Awaited now and then, by whom has time (`follow`).
+
+        Raises:
+            What `to` raises.
+        """
+        run = partial(self._replay, past, snapshot, continues, prepare, on_progress, pace)
         try:
-            return await self._replay(Machine(), *rest)
+            return await run(None, differing)
         except Divergence as divergence:
             if not divergence.other_code:
                 raise
+            by_order: list[Divergence] | None = None if differing is None else []
             try:
-                recovered = await self._replay(Machine(by_order=self._recorded_elsewhere), *rest)
+                recovered = await run(self._recorded_elsewhere, by_order)
             except Divergence:
                 raise divergence from None
+        if differing is not None and by_order is not None:
+            differing[:] = by_order
         logger.warning("%s was recorded by other code or another Python, and replayed by order", self._stream)
         return recovered
+
+    # -- inside ---------------------------------------------------------------------------------------------------
 
     def _recorded_elsewhere(self, recorded: dict[str, Any]) -> bool:
         return self._now is not None and self._now.differs(recorded)
 
     async def _replay(
         self,
-        machine: Machine,
-        past: Lineage,
+        past: Past,
         snapshot: Snapshot | None,
         continues: bool,
         prepare: Callable[[Incarnation], None],
         on_progress: Progress | None,
+        pace: Callable[[], Awaitable[None]] | None,
+        by_order: Callable[[dict[str, Any]], bool] | None,
+        differing: list[Divergence] | None,
     ) -> Recovered:
-        activation = await self._first_activation(past.segments)
+        def note(mismatch: Mismatch) -> None:
+            assert differing is not None
+            differing.append(self._divergence(mismatch, machine, past))
+
+        machine = Machine(by_order=by_order, on_difference=None if differing is None else note)
+        activation = await past.first_activation()
         incarnation = await self._incarnate(machine, activation, continues=continues)
-        segments = past.segments
+        after: Place | None = None
         try:
             if snapshot is not None:
                 await self._load(incarnation, machine, snapshot)
-                segments = past.after(snapshot.stream, snapshot.version)
+                after = (snapshot.stream, snapshot.version)
             prepare(incarnation)
-            read = await self._follow(incarnation, machine, segments, on_progress)
+            read = await self._follow(incarnation, machine, past, after, on_progress, pace)
             if not continues:
                 await self._stand(incarnation, machine, past)
         except BaseException:
@@ -158,13 +196,20 @@ class Recovery:
         return Recovered(incarnation, read, snapshot, exact=not machine.followed_by_order)
 
     async def _follow(
-        self, incarnation: Incarnation, machine: Machine, segments: tuple[Segment, ...], on_progress: Progress | None
+        self,
+        incarnation: Incarnation,
+        machine: Machine,
+        past: Past,
+        after: Place | None,
+        on_progress: Progress | None,
+        pace: Callable[[], Awaitable[None]] | None,
     ) -> int:
-        total = sum(segment.until_version - segment.after_version for segment in segments)
-        before = await self._producer_before(segments)
-        if before is not None:
-            machine.recorded_by(before)
-        seen = _Seen(before)
+        total = past.lineage.size if after is None else past.lineage.size_after(*after)
+        if after is not None:  # the producer of the events that follow a snapshot is named before it
+            before = await past.last_activation(after)
+            if before is not None:
+                machine.recorded_by(before.producer, before.version)
+        seen = _Seen()
 
         def report(read: int) -> None:
             if on_progress is not None:
@@ -172,30 +217,12 @@ class Recovery:
 
         try:
             with MessageHandlerContext.populate_context(self._id):
-                await follow(incarnation, machine, seen.watch(events_of(self._log.reader, segments)), report)
+                await follow(incarnation, machine, seen.watch(past.events(after)), report, pace)
         except Mismatch as mismatch:
-            others = next((segment.stream for segment in segments if segment.stream != self._stream), None)
-            raise self._explain(mismatch, machine, seen.producer, producer_of(incarnation.agent), others) from None
+            raise self._explain(mismatch, machine, past) from None
         return seen.events
 
-    async def _producer_before(self, segments: tuple[Segment, ...]) -> dict[str, Any] | None:
-        """The producer of the events that follow a snapshot is named before it."""
-        if not segments or segments[0].after_version == 0:
-            return None
-        first = segments[0]
-        rows = await self._log.reader.pool.fetch(
-            "last_producer", {"stream": first.stream, "version": first.after_version}
-        )
-        return rows[0][0] if rows else None
-
-    def _explain(
-        self,
-        mismatch: Mismatch,
-        machine: Machine,
-        recorded: dict[str, Any] | None,
-        now: Producer,
-        others: str | None,
-    ) -> EventLogError:
+    def _explain(self, mismatch: Mismatch, machine: Machine, past: Past) -> EventLogError:
         if isinstance(mismatch.error, EventLogError):
             return mismatch.error
         if mismatch.foreign:
@@ -207,8 +234,15 @@ class Recovery:
                 "Let the agent reach the world through messages, or give it save_state and load_state and restore from "
                 "a snapshot",
             )
-        delivery = None if machine.last is None else machine.last.delivery
-        cause = likely_cause(recorded, now)
+        return self._divergence(mismatch, machine, past)
+
+    def _divergence(self, mismatch: Mismatch, machine: Machine, past: Past) -> Divergence:
+        assert self._now is not None
+        delivery, recorded = mismatch.delivery, machine.producer
+        if delivery is None and machine.last is not None:
+            delivery = machine.last.delivery
+        cause = likely_cause(recorded, self._now)
+        others = next((one.stream for one in past.lineage.segments if one.stream != self._stream), None)
         if others is not None:
             cause = f"the past is that of {others}, and what the code makes of its agent's id differs; or {cause}"
         return Divergence(
@@ -218,32 +252,21 @@ class Recovery:
             mismatch.recorded,
             mismatch.produced,
             cause,
-            other_code=recorded is not None and now.differs(recorded),
+            other_code=recorded is not None and self._now.differs(recorded),
+            differences=mismatch.differences,
+            code=None if recorded is None else self._now.against(recorded, machine.activation),
         )
 
-    async def _stand(self, incarnation: Incarnation, machine: Machine, past: Lineage) -> None:
+    async def _stand(self, incarnation: Incarnation, machine: Machine, past: Past) -> None:
         """Let what the last completed handler left behind run out, then stop for good."""
         completed = machine.last is not None and machine.last.type is EventType.DELIVERY_COMPLETED
         if completed and incarnation.session.machine is machine:
-            free = machine.first_tick_free(await self._event_after(past))
+            free = machine.first_tick_free(await past.next_event())
             await outside_tasks(incarnation.session.loop, lambda: trail(incarnation.session, machine, free))
             found = incarnation.session.mismatch
             if found is not None and found.error is not None:
                 raise found.error
         incarnation.end()
-
-    async def _event_after(self, past: Lineage) -> RecordedEvent | None:
-        async for event in self._log.reader.read(past.stream, after_version=past.version, batch=1):
-            return None if event.type in (EventType.STREAM_RESTORED, EventType.STREAM_FORKED) else event
-        return None
-
-    async def _first_activation(self, segments: tuple[Segment, ...]) -> RecordedEvent | None:
-        """What says how the first instance with this past was made. None: it was not made yet."""
-        async with contextlib.aclosing(events_of(self._log.reader, segments, batch=4)) as events:
-            async for event in events:
-                if event.type is EventType.AGENT_ACTIVATED or event.type in INPUTS:
-                    return event
-        return None
 
     async def _incarnate(
         self, machine: Machine | None, activation: RecordedEvent | None, *, continues: bool
@@ -280,48 +303,35 @@ class Recovery:
             f"that the making of the instance reads {before}",
             f"readings of {made.asked}",
             likely_cause(recorded, now),
+            code=now.against(recorded, activation.version) if recorded else None,
         )
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 
-    async def _snapshot(self, past: Lineage, below: int) -> Snapshot | None:
-        """The newest usable snapshot in this past, of the agent's own stream."""
+    async def snapshot(self, past: Past, below: int) -> Snapshot | None:
+        """The newest usable snapshot in this past at or below a version, of the agent's own stream."""
         while below > 0:
-            found = await self._log.snapshots.latest_snapshot(past.stream, below, without_status=UNUSABLE)
+            found = await self._log.snapshots.latest_snapshot(past.lineage.stream, below, without_status=(TAKEN, FAILED))
             if found is None:
                 return None
-            if past.holds(found.stream, found.version) and usable(found):
+            if past.lineage.holds(found.stream, found.version) and usable(found):
                 return found
             below = found.version - 1
         return None
 
     async def _load(self, incarnation: Incarnation, machine: Machine, snapshot: Snapshot) -> None:
-        agent = incarnation.agent
-        assert agent is not None
-        try:
-            restore_counters(incarnation, machine, snapshot)
-            state = self._log.codec.decode(snapshot.payload, where=f"snapshot at version {snapshot.version}")
-            loaded = agent.load_state(state)  # type: ignore[arg-type]
-            if inspect.isawaitable(loaded):
-                await loaded
-        except EventLogError:
-            raise
-        except Exception as error:
-            remedy = "An older snapshot or the whole history is used instead"
-            where = f"snapshot at version {snapshot.version}"
-            raise NotRestorable(self._stream, where, f"load_state raised {error!r}", remedy) from error
+        assert incarnation.agent is not None
+        set_clock(incarnation, machine, snapshot)
+        await put(snapshot, incarnation.agent, self._log.codec)
 
 
 class _Seen:
-    """Watches events go by: how many, and which code recorded the latest."""
+    """Counts events as they go by."""
 
-    def __init__(self, producer: dict[str, Any] | None) -> None:
-        self.producer = producer
+    def __init__(self) -> None:
         self.events = 0
 
     async def watch(self, events: AsyncIterator[RecordedEvent]) -> AsyncIterator[RecordedEvent]:
         async for event in events:
             self.events += 1
-            if event.type is EventType.AGENT_ACTIVATED:
-                self.producer = event.metadata.get("producer")
             yield event

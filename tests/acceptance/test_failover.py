@@ -33,11 +33,13 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def driver(dsn: str, port: int) -> AsyncIterator[tuple[EventSourcedGrpcWorkerAgentRuntime, EventLog]]:
+async def driver(
+    dsn: str, port: int, *, patience: float = 60
+) -> AsyncIterator[tuple[EventSourcedGrpcWorkerAgentRuntime, EventLog]]:
     """A worker without agents, in this process."""
     async with EventLog.open(dsn) as log:
         runtime = EventSourcedGrpcWorkerAgentRuntime(
-            f"localhost:{port}", intervention_handlers=[EventLogHandler(log)], patience=60
+            f"localhost:{port}", intervention_handlers=[EventLogHandler(log)], patience=patience
         )
         await runtime.start()
         runtime.add_message_serializer(try_get_known_serializers_for_type(Balance))

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
+
+W = TypeVar("W", bound="Worker")
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,12 +24,13 @@ class Worker:
 
     def _run(self, program: str, *arguments: object) -> None:
         self._arguments = ["-m", f"tests.acceptance.programs.{program}", *map(str, arguments)]
+        self._command: tuple[str, ...] = ()
         self._process: asyncio.subprocess.Process | None = None
         self._said: list[dict[str, Any]] = []
 
-    async def __aenter__(self) -> Worker:
+    async def __aenter__(self: W) -> W:
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, *self._arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            *self._command, sys.executable, *self._arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         await self.says("ready")
         return self
@@ -83,3 +86,40 @@ class Remote(Worker):
 
     def __init__(self, role: str, *arguments: object) -> None:
         self._run("remote", role, *arguments)
+
+
+class Depot(Worker):
+    """`programs.depot` in a process of its own: a worker of the distributed runtime with some types of the depot's agents."""
+
+    def __init__(self, *arguments: object) -> None:
+        self._run("depot", *arguments)
+
+
+class Far(Worker):
+    """`programs.far` in a process of its own, begun by another command (that gives it another network)."""
+
+    def __init__(self, command: tuple[str, ...], *arguments: object) -> None:
+        self._run("far", *arguments)
+        self._command = command
+
+
+class HumanWorker(Worker):
+    """`programs.human` in a process of its own: a worker whose agents wait for a person."""
+
+    def __init__(self, *arguments: object) -> None:
+        self._run("human", *arguments)
+
+
+class TeamWorker(Worker):
+    """`programs.teams` in a process of its own: a worker of the distributed runtime with a team of AgentChat."""
+
+    def __init__(self, *arguments: object) -> None:
+        self._run("teams", *arguments)
+        self._asked = 0
+
+    async def do(self, what: str, **more: Any) -> dict[str, Any]:
+        """Have it do something, and wait for what comes of it."""
+        self._asked += 1
+        number = 1000 + self._asked
+        self.ask(what, number, **more)
+        return await self.answer(number)

@@ -32,6 +32,7 @@ from autogen_core import AgentId, MessageContext, RoutedAgent, message_handler
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, effect_of
 from autogen_eventlog.effects import hermetic
 from autogen_eventlog.errors import InstanceEnded, NotRestorable, UnrecordedEffect
+from autogen_eventlog.snapshots import SnapshotPolicy
 
 ONE = AgentId("doer", "one")
 POOL = concurrent.futures.ThreadPoolExecutor(1)
@@ -549,10 +550,10 @@ class Saver(RoutedAgent):
 
 async def test_an_agent_with_snapshots_goes_on_from_its_newest(dsn: str, tmp_path: Path) -> None:
     Saver.place = tmp_path / "written"
-    async with running(dsn, Saver, snapshot_every=1) as runtime:
+    async with running(dsn, Saver, snapshots=SnapshotPolicy(every=1, within=None, kind="save_state")) as runtime:
         await done(runtime, "save", "")
         await done(runtime, "save", "")
-    async with running(dsn, Saver, snapshot_every=1) as runtime:
+    async with running(dsn, Saver, snapshots=SnapshotPolicy(every=1, within=None, kind="save_state")) as runtime:
         assert await runtime.send_message(Do("save"), ONE) == 3
     assert Saver.place.read_text() == "xxx"
 

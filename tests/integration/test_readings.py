@@ -21,6 +21,7 @@ from autogen_core.tools import FunctionTool
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, EventType
 from autogen_eventlog.errors import Divergence
 from autogen_eventlog.runtime import blueprint
+from autogen_eventlog.snapshots import SnapshotPolicy
 from autogen_eventlog.testing.equality import difference
 
 from .reading_agent import Read, Reader
@@ -288,11 +289,11 @@ class Saving(RoutedAgent):
 
 
 async def test_a_snapshot_of_an_agent_that_draws_in_its_constructor_is_believed(dsn: str) -> None:
-    async with running(dsn, Saving, snapshot_every=3) as runtime:
+    async with running(dsn, Saving, snapshots=SnapshotPolicy(every=3, within=None, kind="save_state")) as runtime:
         for _ in range(6):
             await runtime.send_message(Go(), READER)
         live = await runtime.try_get_underlying_agent_instance(READER, Saving)
-    async with running(dsn, Saving, snapshot_every=3) as runtime:
+    async with running(dsn, Saving, snapshots=SnapshotPolicy(every=3, within=None, kind="save_state")) as runtime:
         report = await runtime.restore(READER, version=len(await events_of(dsn)))
         assert report.snapshot_version is not None
         recovered = await runtime.try_get_underlying_agent_instance(READER, Saving)

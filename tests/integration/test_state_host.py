@@ -36,6 +36,7 @@ from autogen_eventlog.distributed import (
     StateServiceUnavailable,
     state_stream,
 )
+from autogen_eventlog.snapshots import SnapshotPolicy
 
 from .states import ONE, serving
 from .store import eventually
@@ -268,7 +269,8 @@ class SavingTeller(Teller):
 async def test_a_client_is_no_part_of_its_agents_state(dsn: str) -> None:
     """Snapshots are taken and proven; copies ask through the same connection."""
     async with EventLog.open(dsn) as log, serving(log) as host:
-        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log, snapshot_every=4)])
+        policy = SnapshotPolicy(every=4, within=None, kind="save_state")
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log, snapshots=policy)])
         await SavingTeller.register(runtime, "teller", lambda: SavingTeller(AgentStateClient(host.address)))
         runtime.start()
         for amount in range(8):

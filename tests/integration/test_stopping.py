@@ -6,9 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
-from autogen_core import AgentId, MessageContext, RoutedAgent, SingleThreadedAgentRuntime, TopicId, message_handler
+from autogen_core import (
+    AgentId,
+    DefaultInterventionHandler,
+    MessageContext,
+    RoutedAgent,
+    SingleThreadedAgentRuntime,
+    TopicId,
+    message_handler,
+)
 from autogen_core import TypeSubscription as Subscribed
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
@@ -123,6 +132,43 @@ async def test_a_handler_that_waits_for_an_undelivered_message_goes_on_in_the_ne
         await runtime.stop_when_idle()
         assert sorted((await runtime.view(ONE, type=Slow)).done) == [7, 8]
         assert (await runtime.view(OTHER, type=Slow)).done == [7]
+
+
+class Holding(DefaultInterventionHandler):
+    """Keeps the queue's run amid a message, as a slow handler of a user's does."""
+
+    def __init__(self) -> None:
+        self.reached, self.release = asyncio.Event(), asyncio.Event()
+
+    async def on_send(self, message: Any, *, message_context: MessageContext, recipient: AgentId) -> Any:
+        if message == Do(9):
+            self.reached.set()
+            await self.release.wait()
+        return message
+
+
+async def test_what_comes_while_the_run_ends_is_answered_or_told(dsn: str) -> None:
+    """AutoGen has shut the queue down by then, and has no other yet."""
+    holding = Holding()
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[holding, EventLogHandler(log)])
+        await settle_in(runtime)
+        runtime.start()
+        ending = asyncio.create_task(runtime.send_message(Do(0), ONE))
+        await until(lambda: log.audit.in_flight(agent=ONE), "the handler runs")
+        held = asyncio.create_task(runtime.send_message(Do(9), ONE))
+        await holding.reached.wait()
+        stopping = asyncio.create_task(runtime.stop())
+        await asyncio.sleep(0)
+        with pytest.raises(MessageNotDelivered) as told:
+            await runtime.send_message(Do(1), ONE)
+        assert told.value.recipient == "slow/one"
+        await runtime.publish_message(Do(2), NEWS)
+        assert await ending == 0
+        holding.release.set()
+        await stopping
+        assert await held == 9
+        assert len(await log.audit.undelivered()) == 2
 
 
 async def test_a_runtime_that_does_not_run_can_not_be_stopped_and_keeps_what_waits(dsn: str) -> None:

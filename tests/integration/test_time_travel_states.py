@@ -16,6 +16,7 @@ from autogen_core import AgentId, MessageContext, RoutedAgent, message_handler
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
 from autogen_eventlog.errors import EventLogError, InvalidState
 from autogen_eventlog.events import EventType
+from autogen_eventlog.snapshots import SnapshotPolicy
 
 ALICE, BOB = AgentId("keeper", "alice"), AgentId("keeper", "bob")
 PLAIN, OTHER, FORGETFUL = AgentId("plain", "alice"), AgentId("other", "alice"), AgentId("forgetful", "alice")
@@ -92,8 +93,9 @@ class Other(RoutedAgent):
 
 
 @asynccontextmanager
-async def started(log: EventLog, snapshot_every: int | None = 5) -> AsyncIterator[EventSourcedAgentRuntime]:
-    runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log, snapshot_every=snapshot_every)])
+async def started(log: EventLog) -> AsyncIterator[EventSourcedAgentRuntime]:
+    policy = SnapshotPolicy(every=5, within=None, kind="save_state")
+    runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log, snapshots=policy)])
     await Plain.register(runtime, "plain", Plain)
     await Keeper.register(runtime, "keeper", Keeper)
     await Forgetful.register(runtime, "forgetful", Forgetful)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -41,7 +42,7 @@ from pydantic import BaseModel
 
 from autogen_eventlog import EventLog, EventLogHandler, EventType
 from autogen_eventlog.distributed import EventSourcedGrpcWorkerAgentRuntime
-from autogen_eventlog.errors import HostUnavailable
+from autogen_eventlog.errors import HostUnavailable, Undeliverable, UnknownAgent
 from tests.integration.drop_in import Add, Adder, Notice, Total, everything, instance, stream, topic
 from tests.integration.test_drop_in_teams import Judge, Verdict, add, calls, model, said
 from tests.integration.workers import Answer, Echo, Listener, Question, Workers, outcome, until, workers
@@ -101,6 +102,36 @@ async def test_a_handler_of_autogens_worker_that_returns_nothing_is_an_error_in_
     await worker.register_factory("one", Silent)
     found = await outcome(caller.send_message(Add(1), ONE), 8)
     assert isinstance(found, Exception)
+
+
+class Slow(RoutedAgent):
+    """Answers when the test says so."""
+
+    def __init__(self, may_answer: asyncio.Event) -> None:
+        super().__init__("slow")
+        self._may_answer = may_answer
+
+    @message_handler
+    async def on_add(self, message: Add, ctx: MessageContext) -> Total:
+        await self._may_answer.wait()
+        return Total(message.number)
+
+
+async def test_a_plain_worker_has_as_long_to_answer_as_the_caller_is_patient(workers: Workers) -> None:
+    """It gives no sign of life. Infinite patience waits for as long as it takes."""
+    may_answer = asyncio.Event()
+    short, endless = await workers.ours(patience=1.0), await workers.ours(patience=math.inf)
+    worker = await workers.plain()
+    await worker.register_factory("one", lambda: Slow(may_answer))
+    waiting = asyncio.create_task(endless.send_message(Add(1), ONE))
+    with pytest.raises(Undeliverable, match="no event-sourced worker has its type") as refused:
+        await asyncio.wait_for(short.send_message(Add(2), ONE), 10)
+    assert (refused.value.recipient, refused.value.waited_seconds) == (str(ONE), 1.0)
+    assert not waiting.done()
+    may_answer.set()
+    assert await asyncio.wait_for(waiting, 10) == Total(1)
+    for refuses in (endless.agent_metadata(ONE), endless.agent_save_state(ONE)):  # which a plain worker does not hear
+        assert isinstance(await outcome(refuses, 10), UnknownAgent)
 
 
 # -- exactness between ours ---------------------------------------------------------------------------------------
@@ -289,6 +320,15 @@ async def test_a_team_is_run_saved_loaded_into_another_on_another_worker_and_goe
     ]
     texts = [message.content for message in await members[0].model_context.get_messages()]
     assert texts[:5] == ["begin", "one", "two", "three", "four"]
+
+
+async def test_a_member_that_fails_ends_the_run_with_its_error(workers: Workers) -> None:
+    """D5. (That the manager then waits for this member in the next run too is AutoGen's own doing, in process as well.)"""
+    worker = await workers.ours()
+    fails: list[Any] = [AssistantAgent("a", model()), AssistantAgent("b", model("from b"))]
+    team = RoundRobinGroupChat(fails, max_turns=1, runtime=worker)
+    with pytest.raises(RuntimeError, match="No more mock responses"):
+        await asyncio.wait_for(team.run(task="begin"), 20)
 
 
 # -- connecting ---------------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ async def hosting(*options: tuple[str, Any]) -> AsyncGenerator[Host]:
 
 
 class Cable:
-    """What a worker is connected through. It can be cut, and mended."""
+    """What a worker is connected through. It can be cut, and mended; and it can stop one way alone, without a word."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -120,6 +120,8 @@ class Cable:
         self._ends: set[asyncio.StreamWriter] = set()
         self._passing: set[asyncio.Task[None]] = set()
         self._whole = True
+        self._open = {"out": asyncio.Event(), "in": asyncio.Event()}
+        self.flow()
         self.address = ""
 
     async def __aenter__(self) -> Cable:
@@ -129,6 +131,7 @@ class Cable:
 
     async def __aexit__(self, *_: object) -> None:
         self.cut()
+        self.flow()
         assert self._server is not None
         self._server.close()
         if self._passing:
@@ -142,6 +145,16 @@ class Cable:
 
     def mend(self) -> None:
         self._whole = True
+        self.flow()
+
+    def stop(self, way: str) -> None:
+        """What the worker sends (`out`), or what it is sent (`in`), does not arrive any more; no connection ends."""
+        self._open[way].clear()
+
+    def flow(self) -> None:
+        """What was stopped goes on."""
+        for way in self._open.values():
+            way.set()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._whole:
@@ -156,7 +169,7 @@ class Cable:
             self._ends.add(beyond)
             if not self._whole:
                 beyond.transport.abort()
-            await asyncio.gather(self._pass(reader, beyond), self._pass(there, writer))
+            await asyncio.gather(self._pass(reader, beyond, "out"), self._pass(there, writer, "in"))
             self._ends.discard(beyond)
         except OSError:
             pass
@@ -165,10 +178,10 @@ class Cable:
             self._ends.discard(writer)
             self._passing.discard(here)
 
-    @staticmethod
-    async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
+                await self._open[way].wait()
                 writer.write(data)
                 await writer.drain()
         writer.transport.abort()

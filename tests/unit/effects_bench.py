@@ -13,6 +13,7 @@ from autogen_core.tools import BaseTool, ToolResult, Workbench
 from pydantic import BaseModel
 
 from autogen_eventlog.effects import capture
+from autogen_eventlog.effects.policy import UnknownEffects
 from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.replay.follow import follow
 from autogen_eventlog.replay.machine import Machine
@@ -171,7 +172,7 @@ async def recovered(
     """An incarnation with the past of a list of events, live where it ends."""
     machine = Machine()
     incarnation = captured(factory, machine)
-    incarnation.effects_unknown = lambda kind: unknown
+    incarnation.effects_unknown = UnknownEffects(unknown)  # type: ignore[arg-type]
     connect(incarnation, appender, world or RandomWorld(1))
     await follow(incarnation, machine, each(list(appender.events)))
     if not incarnation.live:

@@ -180,3 +180,89 @@ def test_events_of_the_code_at_hand_are_followed_by_tick_again() -> None:
     assert following.due(idle=True) is None
     following.tick = 10
     assert isinstance(following.due(idle=False), Happened)
+
+
+# -- going past what differs --------------------------------------------------------------------------------------
+
+
+def paths(mismatch: Mismatch) -> list[str]:
+    return [one.path for one in mismatch.differences]
+
+
+def test_where_only_the_content_differs_the_code_goes_on_with_what_was_recorded() -> None:
+    noted: list[Mismatch] = []
+    events = (delivered(1, 0), completed(2, 1, 1), delivered(3, 1), completed(4, 2, 3))
+    following = machine(*events, on_difference=noted.append)
+    following.due(idle=True)
+    following.tick = 1
+    assert following.produce(completion(1, b"7")) is events[1]
+    following.due(idle=True)
+    following.tick = 2
+    assert following.produce(completion(3, b"8")) is events[3]
+    assert [(one.version, one.delivery, paths(one)) for one in noted] == [(2, 1, ["reply"]), (4, 3, ["reply"])]
+    assert following.exhausted
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Production(EventType.DELIVERY_COMPLETED, payload=b"2", outcome=Outcome.RAISED, delivery=1),
+        Production(EventType.DELIVERY_COMPLETED, payload=b"2", outcome=Outcome.REPLIED, delivery=9),
+        Production(EventType.MESSAGE_SENT, recipient="x/y", payload=b"2", delivery=1),
+        Production(EventType.MESSAGE_PUBLISHED, topic="x/y", payload=b"2", delivery=1),
+    ],
+)
+def test_what_differs_in_more_than_content_ends_it_all_the_same(made: Production) -> None:
+    noted: list[Mismatch] = []
+    following = machine(completed(1, 4, 1), on_difference=noted.append)
+    following.tick = 4
+    with pytest.raises(Mismatch) as raised:
+        following.produce(made)
+    assert raised.value.differences
+    assert noted == []
+
+
+def test_another_content_at_another_tick_ends_it_all_the_same() -> None:
+    noted: list[Mismatch] = []
+    following = machine(completed(1, 4, 1), on_difference=noted.append)
+    following.tick = 3
+    with pytest.raises(Mismatch):
+        following.produce(completion(1, b"7"))
+    assert noted == []
+
+
+def test_by_order_another_content_is_gone_past_whatever_the_tick() -> None:
+    noted: list[Mismatch] = []
+    following = machine(
+        activated(1, 0), delivered(2, 0), completed(3, 9, 2), by_order=lambda _: True, on_difference=noted.append
+    )
+    following.due(idle=True)
+    following.tick = 1
+    following.produce(completion(2, b"7"))
+    assert [one.version for one in noted] == [3]
+
+
+def test_a_mismatch_says_which_field_of_the_schedule_is_another() -> None:
+    late = machine(delivered(1, 2))
+    late.tick = 3
+    with pytest.raises(Mismatch) as raised:
+        late.due(idle=True)
+    [tick] = raised.value.differences
+    assert (tick.path, tick.recorded, tick.produced) == ("tick", "2", "3")
+    [stuck] = machine(completed(3, 4, 1)).stuck().differences
+    assert (stuck.path, stuck.recorded, stuck.produced) == ("event", '"DeliveryCompleted"', None)
+    with pytest.raises(Mismatch) as raised:
+        machine().produce(completion(1))
+    [extra] = raised.value.differences
+    assert (extra.path, extra.recorded, extra.produced) == ("event", None, '"DeliveryCompleted"')
+    with pytest.raises(Mismatch) as raised:
+        machine(completed(3, 4, 1)).read("loop.time")
+    [read] = raised.value.differences
+    assert (read.recorded, read.produced) == ('"DeliveryCompleted"', '"reading of loop.time"')
+
+
+def test_the_machine_knows_who_recorded_the_part_that_it_follows() -> None:
+    following = machine(activated(1, 0), delivered(2, 0))
+    assert (following.producer, following.activation) == (None, None)
+    following.due(idle=True)
+    assert (following.producer, following.activation) == ({"python": "3.9.1"}, 1)

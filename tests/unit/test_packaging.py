@@ -64,6 +64,13 @@ def test_the_changelog_tells_of_this_version(project: dict[str, Any]) -> None:
     assert newest is not None and newest[1] == project["project"]["version"]
 
 
+def test_the_pytest_plugin_is_found_by_pytest_and_in_the_wheel(project: dict[str, Any]) -> None:
+    assert project["project"]["entry-points"]["pytest11"] == {"autogen-eventlog": "pytest_autogen_eventlog"}
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert packages == ["src/autogen_eventlog", "src/pytest_autogen_eventlog"]
+    assert all((ROOT / package / "__init__.py").exists() for package in packages)
+
+
 def test_the_command_is_installed_under_its_name(project: dict[str, Any]) -> None:
     assert project["project"]["scripts"] == {"eventlog": "autogen_eventlog.cli:main"}
     installed = [one for one in entry_points(group="console_scripts") if one.name == "eventlog"]

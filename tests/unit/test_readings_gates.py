@@ -40,6 +40,7 @@ from autogen_eventlog.codec import Codec
 from autogen_eventlog.effects.ambient import callers, install, remove
 from autogen_eventlog.effects.ambient.callers import Role, role_of
 from autogen_eventlog.effects.ambient.captured import Captured
+from autogen_eventlog.effects.ambient.gates import Gate
 from autogen_eventlog.replay.reading import READER
 
 FAMILIES = {"time", "datetime", "uuid", "random"}
@@ -465,6 +466,97 @@ def test_what_was_imported_before_is_reached_and_given_back(monkeypatch: pytest.
     install()
 
 
+HELD = """
+import dataclasses, datetime, functools, random, time, types
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+class Later(datetime.datetime):
+    pass
+
+class Clock:
+    def __init__(self, clock):
+        self.clock = clock
+
+class Slotted:
+    __slots__ = ("clock", "__hidden")
+
+    def __init__(self, clock):
+        self.clock = self.__hidden = clock
+
+    def hidden(self):
+        return self.__hidden()
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    clock: object
+
+def made(clock, *more):
+    class Local:
+        inner = clock
+
+        def at(self, default=clock):
+            return default()
+
+    @dataclasses.dataclass
+    class Data:
+        at: float = dataclasses.field(default_factory=clock)
+
+    return [lambda: clock(), Local.inner, Local().at, Data, lambda: more[0]()]
+
+@dataclass
+class Validated:
+    at: datetime.datetime = Field(default_factory=datetime.datetime.now)
+    seconds: float = dataclasses.field(default_factory=time.time)
+
+def call(function):
+    return function()
+
+clock, slotted, frozen = Clock(time.time), Slotted(time.time), Frozen(time.time)
+simple = types.SimpleNamespace(clock=time.time)
+by_name, listed, nested = {"wall": time.time}, [time.time], (1, (time.time, 2))
+argument = functools.partial(call, time.time)
+moments = [datetime.datetime.now, Later.now]
+closed = made(time.time, time.time)
+bound = clock.clock
+
+def everything():
+    return [clock.clock(), slotted.clock(), slotted.hidden(), frozen.clock(), simple.clock(), by_name["wall"](), listed[0](),
+        nested[1][0](), argument(), *(one() for one in moments), *(one() for one in closed), Validated(), bound()]
+"""
+
+
+@as_agents
+def test_what_is_held_where_no_name_leads_is_reached_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove()
+    module = types.ModuleType("holds")
+    monkeypatch.setitem(sys.modules, "holds", module)
+    exec(HELD, module.__dict__)
+    found: Any = module
+    before = [found.by_name, found.listed, found.clock]
+    install()
+    assert [found.by_name, found.listed, found.clock] == before, "they are the same objects"
+    recorder = Recorder()
+    token = READER.set(recorder)
+    try:
+        found.everything()
+    finally:
+        READER.reset(token)
+    kinds = [kind for kind, _ in recorder.read]
+    assert kinds == [
+        *["time.time"] * 9,
+        *["datetime.now"] * 2,
+        *["time.time"] * 5,
+        "datetime.now",
+        "time.time",
+        "time.time",
+    ]
+    remove()
+    assert found.listed[0] is found.by_name["wall"] is found.clock.clock is found.nested[1][0] is time.time
+    assert found.slotted.clock is found.frozen.clock is found.argument.args[0] is time.time
+    install()
+
+
 def test_the_modules_of_python_pydantic_and_the_driver_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     remove()
     taken = {
@@ -501,7 +593,7 @@ def test_a_model_that_can_not_be_built_again_is_named(caplog: pytest.LogCaptureF
         def model_rebuild(cls, **_: Any) -> bool | None:
             raise TypeError("no")
 
-    found = Captured({id(sum): functools.partial(sum, [])})
+    found = Captured([Gate("builtins", "sum", sum)])
     found._in_model(Stubborn)  # pyright: ignore[reportPrivateUsage]
     found._rebuild()  # pyright: ignore[reportPrivateUsage]
     assert "Stubborn draws from a clock or at random by a default that can't be recorded (no)" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 from typing import Any
@@ -46,6 +47,14 @@ class Waiter(BaseAgent):
                 async for item in self.numbers():
                     self.seen.append(item)
                     break
+            case "fails":
+                with contextlib.suppress(LookupError):
+                    await self.fail()
+                asyncio.get_running_loop().create_task(self.fail())
+            case "amid a generator" | "amid a generator that waits":
+                async for item in self.endless(waits=message.endswith("waits")):
+                    self.seen.append(item)
+                    await asyncio.sleep(0)
             case _:
                 await asyncio.sleep(0)
         self.seen.append("done")
@@ -53,6 +62,26 @@ class Waiter(BaseAgent):
     async def numbers(self) -> Any:
         for number in range(3):
             yield number
+
+
+    async def fail(self) -> None:
+        await asyncio.sleep(0)
+        raise LookupError
+
+    async def endless(self, *, waits: bool) -> Any:
+        try:
+            yield 0
+            while waits:
+                await asyncio.sleep(0)
+            yield 1
+            while True:
+                await asyncio.sleep(0)
+                yield 2
+        finally:
+            closed.append(self)
+
+
+closed: list[Waiter] = []
 
 
 async def live(*messages: str) -> tuple[Any, ListAppender, list[Any]]:
@@ -91,6 +120,61 @@ async def test_an_async_generator_that_the_agent_leaves_is_its_own_doing() -> No
     again = (await replay(Waiter, appender.events)).agent
     assert isinstance(again, Waiter)
     assert again.seen == incarnation.agent.seen
+
+
+@pytest.mark.parametrize("message", ["amid a generator", "amid a generator that waits"])
+async def test_an_async_generator_amid_which_a_view_stands_is_closed_by_no_task(message: str) -> None:
+    """Closing it would run its `finally` block; where it waits itself, the attempt would fail, and say so."""
+    incarnation, appender, (running,) = await live(message)
+    for _ in range(4):
+        await asyncio.sleep(0)
+    second, _ = incarnation.deliver(envelope(incarnation.codec, "after"))
+    await second.done
+    said: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+    view: Any = await replay(Waiter, appender.events)
+    assert len(view.agent.seen) > 1
+    closed.clear()
+    view = None
+    gc.collect()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert said == []
+    if not message.endswith("waits"):
+        assert closed == []
+    closed.clear()
+    incarnation.session.inject(running.task.cancel)
+    await running.done
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert closed == [incarnation.agent], "the live one's is closed as ever"
+
+
+async def test_nothing_is_said_of_the_tasks_of_an_instance_that_has_ended() -> None:
+    said: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+    incarnation, _, (delivery,) = await live("for ever")
+    await asyncio.sleep(0)
+    incarnation.end()
+    del incarnation, delivery
+    gc.collect()
+    assert said == []
+
+
+async def test_the_error_of_a_task_that_nobody_awaits_is_told_when_it_happens_and_not_by_replays() -> None:
+    said: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["exception"]))
+    incarnation, appender, (failing,) = await live("fails")
+    await failing.done
+    for _ in range(3):
+        await asyncio.sleep(0)
+    after, _ = incarnation.deliver(envelope(incarnation.codec, "after"))
+    await after.done
+    gc.collect()
+    assert [type(error) for error in said] == [LookupError]
+    await replay(Waiter, appender.events)
+    gc.collect()
+    assert len(said) == 1
 
 
 def test_uvloop_is_refused_by_name() -> None:

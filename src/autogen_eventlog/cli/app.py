@@ -16,6 +16,7 @@ from uuid import UUID
 import typer
 
 from autogen_eventlog.cli import inquiry
+from autogen_eventlog.cli.checks import add_checks, with_seed_of
 from autogen_eventlog.cli.group import PIPE_CLOSED, EventLogGroup, leave_pipe
 from autogen_eventlog.cli.inquiry import MessageQuestion, Span
 from autogen_eventlog.cli.programs import add_programs
@@ -253,8 +254,11 @@ def restore(
     """The state of an agent as of then.
 
     It is rebuilt from the log, as of a time, a version or a position (default: now), and nothing is touched. It needs
-    the agent's code: name it with --app. Without it, the events up to the point are shown.
+    the agent's code: name it with --app. Without it, the events up to the point are shown. Strings are hashed with the
+    seed that was recorded last, unless PYTHONHASHSEED is set.
     """
+    if app is not None:
+        with_seed_of(settings_of(ctx), agent)
     asyncio.run(inquiry.restore(settings_of(ctx), agent, at, version, position, app))
 
 
@@ -357,6 +361,7 @@ def stats(
     asyncio.run(inquiry.stats(settings_of(ctx), Span.of(since, until), "type" if by is By.type else "agent"))
 
 
+add_checks(app)
 add_programs(app)
 
 

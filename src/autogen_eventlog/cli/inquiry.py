@@ -12,7 +12,7 @@ import typer
 
 from autogen_eventlog.audit import MessageRecord
 from autogen_eventlog.cli import forms, tables
-from autogen_eventlog.cli.opening import UNAVAILABLE_AFTER, ReadLog, check_dsn, check_there, reading
+from autogen_eventlog.cli.opening import UNAVAILABLE_AFTER, ReadLog, check_dsn, looking, reading
 from autogen_eventlog.cli.output import Output, printable
 from autogen_eventlog.cli.restoring import attribute, load_register, view, viewed_form
 from autogen_eventlog.cli.settings import Settings
@@ -278,9 +278,8 @@ async def restore(
         output.hint(f"These are the last events of {agent!r} up to {where} (version {found}).")
         output.hint("Its state needs the agent's code: name the function that registers it, --app MODULE:FUNCTION.")
         return
-    await check_there(settings)
     register = load_register(app)
-    async with _opened(settings) as log:
+    async with looking(settings) as log:
         viewed = await view(log, agent, register, at=where.at, version=where.version, position=where.position)
     if output.for_programs:
         output.line(viewed_form(viewed))

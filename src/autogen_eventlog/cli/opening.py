@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from autogen_eventlog.audit import Audit
+from autogen_eventlog.checking.read_only import ReadOnlyLog
 from autogen_eventlog.cli.settings import Settings
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import SchemaError
@@ -55,17 +56,25 @@ async def reading(settings: Settings) -> AsyncGenerator[ReadLog]:
         yield ReadLog(reader, Audit(reader.pool, Codec()))
 
 
-async def check_there(settings: Settings) -> None:
-    """Refuse where there is no log, before something that would make one.
+@asynccontextmanager
+async def looking(settings: Settings) -> AsyncGenerator[ReadOnlyLog]:
+    """The log that the settings name, for a runtime that only looks at it.
 
     Raises:
         As `reading`.
     """
-    if settings.dsn is None:
-        existing(settings.data_dir)
-        return
-    check_dsn(settings.dsn)
-    await _check_schema(settings.dsn, settings.schema, None)
+    async with AsyncExitStack() as stack:
+        dsn, ensure_server = settings.dsn, None
+        if dsn is None:
+            server = await asyncio.to_thread(open_embedded, existing(settings.data_dir))
+            stack.push_async_callback(asyncio.to_thread, server.close)
+            dsn, ensure_server = server.dsn, server.ensure_running
+        check_dsn(dsn)
+        await _check_schema(dsn, settings.schema, ensure_server)
+        opened = ReadOnlyLog.over(
+            dsn, schema=settings.schema, unavailable_after=UNAVAILABLE_AFTER, ensure_server=ensure_server
+        )
+        yield await stack.enter_async_context(opened)
 
 
 def existing(data_dir: Path | None) -> Path:

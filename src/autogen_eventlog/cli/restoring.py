@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any, cast
 import typer
 from autogen_core import AgentId
 
+from autogen_eventlog.cli.at_hand import registered
 from autogen_eventlog.cli.forms import Form
 from autogen_eventlog.cli.output import indented, readable
 from autogen_eventlog.codec import Codec
@@ -88,23 +88,14 @@ async def view(
         NotRestorable: The function does not register the agent's type.
         Divergence, TypeNotAllowed: The code at hand is not the code that recorded it.
     """
-    from autogen_eventlog.runtime.handler import EventLogHandler
-    from autogen_eventlog.runtime.in_process import EventSourcedAgentRuntime
-
     found = await log.version_at(agent, at=at, version=version, position=position)
-    runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
-    try:
-        registered = register(runtime)
-        if inspect.isawaitable(registered):
-            await registered
+    async with registered(log, register) as runtime:
         try:
             instance = await runtime.view(AgentId.from_str(agent), version=found)
         except LookupError as error:
             remedy = f"Let the function given as --app register the type {agent.partition('/')[0]!r}"
             raise NotRestorable(agent, f"version {found}", f"its type is not registered ({error})", remedy) from error
         return Viewed(agent, type_name(type(instance)), found, attributes_of(instance, log.codec))
-    finally:
-        await runtime.close()
 
 
 def attributes_of(instance: object, codec: Codec) -> dict[str, Any]:

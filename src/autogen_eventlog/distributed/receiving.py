@@ -28,7 +28,7 @@ from autogen_eventlog.distributed.envelopes import (
 )
 from autogen_eventlog.distributed.screening import Screening
 from autogen_eventlog.distributed.wire import Wire
-from autogen_eventlog.errors import MessageTooLarge, StreamOwned
+from autogen_eventlog.errors import AppendRefused, MessageTooLarge, StreamOwned
 from autogen_eventlog.lineage import lineage
 from autogen_eventlog.runtime.agents import RecordedAgents
 from autogen_eventlog.runtime.identity import Identity, TracedId
@@ -114,18 +114,22 @@ class Receiving:
             arrived = arrived_request(request)
             again = self._arrivals.saw(arrived, AgentId(request.target.type, request.target.key))
             response = await self._responding(request, arrived, again=again)
-            if self._connection().client_id == client:  # a host that was restarted would not know what it answers
+            if response is not None and self._connection().client_id == client:
+                # A host that was restarted would not know what it answers.
                 await self._connection().send(pb.Message(response=response))
 
     async def _request_again(self, request: pb.RpcRequest, arrived: Arrived, recipient: AgentId, back: str) -> None:
         with self.arriving:
             self._arrivals.saw(arrived, recipient)  # it may come by the way that messages go, too
             response = await self._responding(request, arrived, again=True)
-            if back and arrived.topic is None:
+            if response is not None and back and arrived.topic is None:
                 await self._control.tell(back, response)
 
-    async def _responding(self, request: pb.RpcRequest, arrived: Arrived, *, again: bool) -> pb.RpcResponse:
-        """Deliver a request; whatever happens, there is a response (T2, T3, T4)."""
+    async def _responding(self, request: pb.RpcRequest, arrived: Arrived, *, again: bool) -> pb.RpcResponse | None:
+        """Deliver a request; whatever happens, there is a response (T2, T3, T4).
+
+        None: another worker has taken the agent over, goes on with the handler, and answers; its sender looks for that.
+        """
         recipient = AgentId(request.target.type, request.target.key)
         try:
             if arrived.origin is None:
@@ -141,6 +145,8 @@ class Receiving:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
+            if arrived.origin is not None and isinstance(error, AppendRefused) and error.stream == str(recipient):
+                return None
             if arrived.topic is not None and not isinstance(error, asyncio.CancelledError):
                 logger.error("Error handling event", exc_info=error)
             return self._error(request.request_id, error, recipient)

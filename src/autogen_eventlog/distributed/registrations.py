@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +29,8 @@ _FRESH_SECONDS = 0.5
 _WATCH_SECONDS = 5.0
 _GRACE_SECONDS = 30.0
 """How long a type that was registered anew still has the subscriptions it had before, until they are added again."""
+_LET_GO_AFTER_SECONDS = 3.0
+"""Of refusals to give a type back. For less, it may be this worker's own lost connection that the host still knows."""
 
 
 class Registrations:
@@ -36,15 +39,23 @@ class Registrations:
     Args:
         subscriptions: AutoGen's manager of this worker's own subscriptions.
         kept: Those of all event-sourced workers, in the log.
+        let_go: Told of a type that another worker has at the host: agents of it are to be that worker's.
         patience: Seconds for which the host may refuse a type, because a worker that is gone still holds it there.
     """
 
     def __init__(
-        self, connection: HostConnection, subscriptions: SubscriptionManager, kept: Subscriptions, *, patience: float
+        self,
+        connection: HostConnection,
+        subscriptions: SubscriptionManager,
+        kept: Subscriptions,
+        *,
+        let_go: Callable[[str], Awaitable[None]],
+        patience: float,
     ) -> None:
         self._connection = connection
         self._own = subscriptions
         self._kept = kept
+        self._let_go = let_go
         self._patience = patience
         self.types: dict[str, None] = {}
         """Those that the host has given to this worker, and those it is to get back after a lost connection."""
@@ -157,13 +168,22 @@ class Registrations:
     async def _get_back(self, agent_type: str) -> None:
         logger.warning("another worker has agent type %r at the host, or one that is gone still has", agent_type)
         client = self._connection.client_id
-        while self._connection.client_id == client:
-            try:
-                await self._connection.ask_host("RegisterAgent", pb.RegisterAgentTypeRequest(type=agent_type))
-                logger.warning("agent type %r is this worker's again", agent_type)
-                return
-            except grpc.aio.AioRpcError:
-                await asyncio.sleep(5 * _PAUSE_SECONDS)
+        letting_go = asyncio.create_task(self._let_go_of(agent_type))
+        try:
+            while self._connection.client_id == client:
+                try:
+                    await self._connection.ask_host("RegisterAgent", pb.RegisterAgentTypeRequest(type=agent_type))
+                    logger.warning("agent type %r is this worker's again", agent_type)
+                    return
+                except grpc.aio.AioRpcError:
+                    await asyncio.sleep(5 * _PAUSE_SECONDS)
+        finally:
+            letting_go.cancel()
+            await asyncio.wait([letting_go])
+
+    async def _let_go_of(self, agent_type: str) -> None:
+        await asyncio.sleep(_LET_GO_AFTER_SECONDS)
+        await self._let_go(agent_type)
 
     async def _ask_for(self, agent_type: str) -> None:
         loop = asyncio.get_running_loop()

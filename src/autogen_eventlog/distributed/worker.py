@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -30,8 +30,11 @@ from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import StringValue
 from opentelemetry.trace import TracerProvider
 
+from autogen_eventlog.checking.history import History
+from autogen_eventlog.checking.report import CheckMode, CheckReport, OnProgress
 from autogen_eventlog.distributed.connection import ChannelOptions, HostConnection
 from autogen_eventlog.distributed.control import ControlChannel, unpacked
+from autogen_eventlog.distributed.handover import Handover
 from autogen_eventlog.distributed.health import WorkerHealth
 from autogen_eventlog.distributed.orphans import Orphans
 from autogen_eventlog.distributed.receiving import CANCEL, Receiving
@@ -42,10 +45,11 @@ from autogen_eventlog.distributed.traffic import Traffic
 from autogen_eventlog.distributed.wire import Wire
 from autogen_eventlog.errors import RecordingIncomplete
 from autogen_eventlog.runtime.agents import RecordedAgents
+from autogen_eventlog.runtime.answers import reply_to
 from autogen_eventlog.runtime.dropped import record_dropped
 from autogen_eventlog.runtime.handler import split_handlers
 from autogen_eventlog.runtime.interventions import InterventionChain
-from autogen_eventlog.runtime.reports import RestoreReport
+from autogen_eventlog.runtime.reports import RestoreReport, SnapshotReport
 from autogen_eventlog.runtime.shell import JournaledAgent
 from autogen_eventlog.runtime.tracing import QuietTracing
 
@@ -69,7 +73,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
         connect_timeout: Seconds within which the host must be reached at start.
         patience: Seconds without a sign of life after which a call is answered with `Undeliverable`, a publication is given
             up for those it did not reach, and a question about another worker's agent fails. A handler that runs is a
-            sign of life, however long it runs.
+            sign of life, however long it runs, except on a worker of AutoGen's own. `math.inf`: nothing is given up.
         registration_patience: Seconds for which the host may refuse a type that a worker that is gone still holds there.
         continue_left_handlers: Whether handlers that a worker which is gone left unfinished go on as soon as their agents'
             type is registered. Else they go on with the next message for their agent; `log.audit.in_flight()` lists them.
@@ -155,6 +159,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
             self._connection,
             self._subscription_manager,
             self._handler.log.subscriptions,
+            let_go=Handover(self._agents).let_go,
             patience=self._registration_patience,
         )
         self._control.attach(self._connection)
@@ -184,6 +189,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
             raise RuntimeError("Runtime is not running.")
         await self._orphans.stop()
         await self._handlers_ended()
+        await self._agents.snapshots.at_stop(self._agents.shells.values())
         left = await self._traffic.stop(self._stop_timeout)
         self._running = False
         for sent in left:
@@ -204,6 +210,23 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
         shells = self._agents.shells
         while running := [done for shell in shells.values() for done in shell.running if not done.done()]:
             await asyncio.wait(running)
+
+    async def snapshot(self, agent: AgentId, *, timeout: float | None = None) -> SnapshotReport:
+        """`EventSourcedAgentRuntime.snapshot`, of an agent that this worker has or may take.
+
+        Raises:
+            StreamOwned: Another worker has it.
+            What `EventSourcedAgentRuntime.snapshot` raises.
+        """
+        self._check_recording("snapshot")
+        assert self._handler is not None
+        return await self._agents.snapshot(agent, self._handler.restore_timeout if timeout is None else timeout)
+
+    async def reply_to(self, message_id: str, recipient: AgentId) -> Any:
+        """`EventSourcedAgentRuntime.reply_to`: the agent may be on any worker, or on none at the moment."""
+        self._check_recording("reply_to")
+        assert self._handler is not None
+        return await reply_to(self._handler.log, message_id, recipient)
 
     async def brought_up(self) -> None:
         """Return once the agents of the registered types that were left in the middle of a handler are up again.
@@ -521,6 +544,22 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
         """
         self._check_recording("restore_all")
         return await self._states.restore_all(at=at, position=position, timeout=timeout)
+
+    async def check(
+        self,
+        agents: Iterable[AgentId | str | History] | None = None,
+        *,
+        mode: CheckMode = "report",
+        from_snapshot: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> CheckReport:
+        """`EventSourcedAgentRuntime.check`, with the code of the types that are registered on this worker.
+
+        Raises:
+            What `EventSourcedAgentRuntime.check` raises.
+        """
+        self._check_recording("check")
+        return await self._agents.check(agents, mode=mode, from_snapshot=from_snapshot, on_progress=on_progress)
 
     async def view(
         self,

@@ -13,6 +13,7 @@ from autogen_core import Agent
 from autogen_eventlog.codec import TypeRegistry
 from autogen_eventlog.effects.boundaries import RESULTS, TOOL, ToolText, family_of
 from autogen_eventlog.effects.finding import Found, attributes, find, reached
+from autogen_eventlog.effects.shared_state import watch_shared_state
 from autogen_eventlog.effects.standins import cell_of, stand_in
 from autogen_eventlog.incarnation.incarnation import Incarnation
 
@@ -35,6 +36,7 @@ def capture(agent: Agent, incarnation: Incarnation) -> None:
     if stand_ins:
         _Rewrite(found, stand_ins).run()
     _say_what_is_left(agent, found)
+    watch_shared_state(agent, incarnation)
 
 
 def boundaries_of(agent: Agent) -> dict[int, Any]:

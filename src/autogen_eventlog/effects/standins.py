@@ -72,6 +72,7 @@ class Cell:
     def hangs_on(self, incarnation: Incarnation) -> None:
         """Note that an instance has this stand-in."""
         self._stream = incarnation.stream
+        incarnation.boundaries.append(self)
         if incarnation.continues:
             self._live = weakref.ref(incarnation)
 
@@ -332,4 +333,5 @@ async def _change(self: Any, name: str, method: str, arguments: tuple[Any, ...],
         cell.to_start.add(incarnation)
     elif not starts:
         cell.to_start.discard(incarnation)
+    incarnation.has_started(cell, starts)
     return outcome

@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from random import Random
 from typing import Any, Protocol
 from uuid import UUID
+from weakref import WeakSet
 
 from autogen_core import Agent, AgentId, CancellationToken, MessageContext, TopicId
 
@@ -92,6 +93,15 @@ class UnknownPolicy(Protocol):
 
     def decide(self, kind: str) -> str:
         """Whether an effect of a kind is done again (`retry`), is an error (`fail`), or is asked about (`ask`)."""
+        ...
+
+
+class StandsFor(Protocol):
+    """What stands, on an instance, for something outside the agent."""
+
+    @property
+    def to_start(self) -> WeakSet[Incarnation]:
+        """Those for which it was started in a past that was not really lived through."""
         ...
 
 
@@ -204,6 +214,10 @@ class Incarnation:
         self.effects_asked = 0
         self.effects_unknown: UnknownPolicy = _FAIL
         """What becomes of an effect whose outcome is unknown."""
+        self.boundaries: list[StandsFor] = []
+        """What hangs on the instance and stands for the outside, in the order in which it was found."""
+        self.started: set[int] = set()
+        """Which of them the agent has started, and not stopped."""
         self.effects_own: tuple[type, ...] = ()
         """Classes of models, tools, memories … that are the agent's own state or code, and no effects."""
         self._deferred: dict[int, tuple[Delivery, Callable[[], Coroutine[Any, Any, Any]]]] = {}
@@ -220,6 +234,24 @@ class Incarnation:
         self.session.on_many_observations = self._record_schedule
         self.session.on_unsaid = self._record_rest
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    # -- what hangs on it ------------------------------------------------------------------------------------------
+
+    def has_started(self, boundary: StandsFor, starts: bool) -> None:
+        """Note that the agent has started, or stopped, what a boundary stands for."""
+        for number, known in enumerate(self.boundaries):
+            if known is boundary:
+                (self.started.add if starts else self.started.discard)(number)
+
+    def start_again(self, numbers: set[int]) -> None:
+        """What the agent had started in a past that is not replayed is really started before it is used.
+
+        Raises:
+            IndexError: There is no such boundary.
+        """
+        for number in numbers:
+            self.boundaries[number].to_start.add(self)
+        self.started = set(numbers)
 
     # -- live or not ----------------------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import pq
 
-from autogen_eventlog.errors import DatabaseUnavailable, EventLogError, LogClosed
-from autogen_eventlog.postgres.session import EnsureServer, is_transient, keep_alive, schema_error, server_of
+from autogen_eventlog.errors import EventLogError, LogClosed
+from autogen_eventlog.postgres.session import EnsureServer, is_transient, keep_alive, schema_error, unavailable
 from autogen_eventlog.postgres.sql import query
 
 T = TypeVar("T")
@@ -90,8 +90,7 @@ class BlockingPool:
                     raise
                 remaining = ends - time.monotonic()
                 if remaining <= 0 or wait(max(0.0, min(delay * random.uniform(0.5, 1.0), remaining))):
-                    problem = str(error).strip() or type(error).__name__
-                    raise DatabaseUnavailable(server_of(self._conninfo), self._unavailable_after, problem) from error
+                    raise unavailable(self._conninfo, self._unavailable_after, error) from error
             delay = min(2 * delay, _LONGEST_DELAY_SECONDS)
             if self._ensure_server is not None:
                 self._ensure_server()

@@ -56,6 +56,10 @@ class Ownership:
             heartbeat: seconds between heartbeats; a third of the lease by default.
             identity: what else tells this process from others (boot, container), for people.
         """
+        if lease <= 0:
+            raise ValueError(
+                f"lease must be more than 0 seconds, not {lease:g}: others would take the streams of a live worker"
+            )
         self.worker_id = worker_id or uuid4()
         self._conninfo = conninfo
         self._schema = schema

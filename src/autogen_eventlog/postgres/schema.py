@@ -27,6 +27,7 @@ async def prepare(
     Raises:
         SchemaError: the server is older than Postgres 14, the schema is newer than this package, or the role may not.
         DatabaseUnavailable: no connection within `unavailable_after` seconds.
+        DatabaseRefused: the server lets nobody in with this conninfo; at once.
     """
     if not schema or "\0" in schema or len(schema.encode()) > 63 or schema.startswith("pg_"):
         raise SchemaError(schema, "it is no name for a schema", "Use 1 to 63 bytes, not beginning with pg_")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import set_json_loads
 from pydantic_core import from_json
 
-from autogen_eventlog.errors import DatabaseUnavailable, EventLogError, SchemaError
+from autogen_eventlog.errors import DatabaseRefused, DatabaseUnavailable, EventLogError, SchemaError
 from autogen_eventlog.postgres.sql import query
 
 _T = TypeVar("_T")
@@ -23,6 +24,13 @@ _TRANSIENT_CLASSES = ("08", "40", "53", "57")
 _TRANSIENT_STATES = ("25006", "55P03", "0A000", "EL003")
 """Read-only (a fail-over under way), lock not available, plan of a migrated table, position base to be raised."""
 _SCHEMA_CLASSES = ("42", "3F")
+_REFUSALS = re.compile(
+    "authentication failed|no password supplied|(database|role) .* does not exist|is not permitted to log in"
+    "|no pg_hba.conf entry|pg_hba.conf rejects|permission denied for database"
+    "|certificate verify failed|server certificate for .* does not match|root certificate file .* does not exist"
+    "|does not support SSL, but SSL was required"
+)
+"""libpq gives no SQLSTATE for a connection that failed, so its words must do. A server may say them in another language."""
 
 EnsureServer = Callable[[], None]
 """Called in a thread before a reconnect, so that an embedded server can be started again."""
@@ -76,6 +84,22 @@ def is_transient(error: BaseException) -> bool:
     return state[:2] in _TRANSIENT_CLASSES or state in _TRANSIENT_STATES
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Whether a server was reached and would not let us in, for a reason that time does not mend.
+
+    A server that is starting, stopping, full or not yet the primary is none. Of several hosts, one that refuses is enough.
+    """
+    if not isinstance(error, psycopg.OperationalError) or error.sqlstate is not None:
+        return False
+    return bool(error.pgconn and error.pgconn.needs_password) or _REFUSALS.search(str(error)) is not None
+
+
+def unavailable(conninfo: str, waited: float, error: BaseException) -> DatabaseUnavailable:
+    """What is told of an attempt that failed and will not be made again. `waited` is in seconds."""
+    kind = DatabaseRefused if is_refusal(error) else DatabaseUnavailable
+    return kind(server_of(conninfo), waited, str(error).strip() or type(error).__name__)
+
+
 def schema_error(error: BaseException, schema: str) -> EventLogError | None:
     """The schema is missing, of another version, or closed to this role; None for any other error."""
     if not isinstance(error, psycopg.Error) or error.sqlstate is None or error.sqlstate[:2] not in _SCHEMA_CLASSES:
@@ -106,6 +130,10 @@ class Patience:
         """Seconds left."""
         return self._ends - asyncio.get_running_loop().time()
 
+    def given_up(self, error: BaseException) -> DatabaseUnavailable:
+        """What is told where no further attempt is made."""
+        return unavailable(self._conninfo, self._bound - max(0.0, self.remaining()), error)
+
     async def pause(self, error: BaseException) -> None:
         """Waits before the next attempt; lets an embedded server be started again.
 
@@ -113,8 +141,7 @@ class Patience:
             DatabaseUnavailable: the bound is over.
         """
         if self.remaining() <= 0:
-            problem = str(error).strip() or type(error).__name__
-            raise DatabaseUnavailable(server_of(self._conninfo), self._bound, problem) from error
+            raise unavailable(self._conninfo, self._bound, error) from error
         await asyncio.sleep(max(0.0, min(self._delay * random.uniform(0.5, 1.0), self.remaining())))
         self._delay = min(self._delay * 2, self._longest_delay)
         if self._ensure_server is not None:
@@ -122,13 +149,23 @@ class Patience:
 
 
 async def patiently(patience: Patience, attempt: Callable[[], Awaitable[_T]]) -> _T:
-    """Runs an idempotent attempt until it succeeds, fails for good, or the bound is over."""
+    """Runs an idempotent attempt until it succeeds, fails for good, or the bound is over.
+
+    For a first connection: what the server refuses is not tried again. One that worked before may be refused for a while by
+    a server that is being replaced, so those who reconnect try for as long as they have patience.
+
+    Raises:
+        DatabaseRefused: the server lets nobody in with this conninfo.
+        DatabaseUnavailable: the bound is over.
+    """
     while True:
         try:
             return await attempt()
         except (psycopg.Error, OSError) as error:
             if not is_transient(error):
                 raise
+            if is_refusal(error):
+                raise patience.given_up(error) from error
             await patience.pause(error)
 
 

@@ -76,6 +76,23 @@ class Snapshots:
             },
         )
 
+    async def delete_snapshot(self, snapshot: Snapshot) -> None:
+        """Forgets one."""
+        await self._pool.fetch(
+            "delete_snapshot",
+            {
+                "stream": snapshot.stream,
+                "version": snapshot.version,
+                "kind": snapshot.kind,
+                "code_hash": snapshot.code_hash,
+            },
+        )
+
+    async def candidates(self, *, stream: str | None = None, after: str = "", limit: int = 1000) -> list[Snapshot]:
+        """Those that are not proven yet, by stream and version; `after`: past this stream."""
+        rows = await self._pool.fetch("candidate_snapshots", {"stream": stream, "after": after, "limit": limit})
+        return [Snapshot(*row) for row in rows]
+
     async def delete_snapshots(self, stream: str, *, below_version: int) -> None:
         """Forgets those below a version."""
         await self._pool.fetch("delete_snapshots", {"stream": stream, "below_version": below_version})

@@ -76,6 +76,10 @@ class Writer:
         unavailable_after: float = 30.0,
         ensure_server: EnsureServer | None = None,
     ) -> None:
+        if max_pending_bytes < 1:
+            raise ValueError(
+                f"max_pending_bytes must be at least 1, not {max_pending_bytes}: nothing could ever be appended"
+            )
         self._committer = Committer(conninfo, schema, unavailable_after=unavailable_after, ensure_server=ensure_server)
         self._max_pending_bytes = max_pending_bytes
         self._max_batch_events = max_batch_events

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import Enum
 from typing import Protocol
 
@@ -48,6 +48,7 @@ async def follow(
     machine: Machine,
     events: AsyncIterator[RecordedEvent],
     on_event: Callable[[int], None] | None = None,
+    pace: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Bring `followed` to the end of `events`: a lineage, in order.
 
@@ -55,6 +56,7 @@ async def follow(
 
     Args:
         on_event: Called with the number of events read so far, for progress.
+        pace: Awaited between two slices, by whom has time.
 
     Raises:
         Mismatch: Code and journal disagree.
@@ -71,6 +73,8 @@ async def follow(
             read += await _feed(machine, events)
             if on_event is not None:
                 on_event(read)
+        if pace is not None:
+            await pace()
 
 
 async def _feed(machine: Machine, events: AsyncIterator[RecordedEvent]) -> int:

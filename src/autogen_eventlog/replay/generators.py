@@ -1,7 +1,8 @@
 """Whose an asynchronous generator is that is thrown away unfinished.
 
 asyncio then closes it in a task, which is made wherever the garbage collector happens to run. In the middle of an agent's
-callback that would be counted as the agent's doing, live or in replay, though the generator may be anybody's.
+callback that would be counted as the agent's doing, live or in replay, though the generator may be anybody's. One of a
+replay that has ended is not closed at all: its `finally` blocks must do nothing any more (G4).
 """
 
 from __future__ import annotations
@@ -12,6 +13,14 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 Generator = AsyncGenerator[Any, Any]
+
+
+class Fate:
+    """What became of a session; it outlives the session, for whose generators may be thrown away together with it."""
+
+    def __init__(self) -> None:
+        self.stands = False
+        """It was a replay, and has ended: nothing of it is run."""
 
 
 class _Watch:
@@ -28,22 +37,22 @@ class _Watch:
         self._outside = outside
         # By id, not by weak reference: those are gone by the time that a generator is finalized. An id that is used
         # again is overwritten then.
-        self._owners: dict[int, weakref.ref[object]] = {}
+        self._owners: dict[int, tuple[weakref.ref[object], Fate]] = {}
 
     def begins(self, generator: Generator) -> None:
         session = self._session()
         if session is None:
             self._owners.pop(id(generator), None)
         else:
-            self._owners[id(generator)] = weakref.ref(session)
+            self._owners[id(generator)] = (weakref.ref(session), getattr(session, "fate", None) or Fate())
         if self._first is not None and getattr(session, "machine", None) is None:
             # Of a replay's generators the loop is not told: when it shuts down it would close them, and those in which
             # a handler of a view stands still can't be.
             self._first(generator)
 
     def is_thrown_away(self, generator: Generator) -> None:
-        owner = self._owners.pop(id(generator), None)
-        if self._last is None:
+        owner, fate = self._owners.pop(id(generator), (None, None))
+        if self._last is None or (fate is not None and fate.stands):
             return
         if owner is not None and owner() is self._session():
             self._last(generator)

@@ -19,6 +19,7 @@ from typing import Any, Protocol, cast
 
 from autogen_eventlog.errors import UnsupportedEventLoop
 from autogen_eventlog.replay.generators import watch
+from autogen_eventlog.replay.order import keep_order
 from autogen_eventlog.replay.reading import READER
 
 _ATTRIBUTE = "_autogen_eventlog_hooks"
@@ -46,7 +47,9 @@ class Scheduled(Protocol):
         """The agent hands work to a thread. False: it must not (replay)."""
         ...
 
-    def create_task(self, coroutine: Coroutine[Any, Any, Any], name: str | None) -> asyncio.Task[Any]: ...
+    def create_task(
+        self, coroutine: Coroutine[Any, Any, Any], name: str | None, context: contextvars.Context | None
+    ) -> asyncio.Task[Any]: ...
 
 
 SESSION: contextvars.ContextVar[Scheduled | None] = contextvars.ContextVar("autogen_eventlog_session", default=None)
@@ -87,6 +90,7 @@ def install(loop: asyncio.AbstractEventLoop) -> Hooks:
         hooks = Hooks(loop.call_soon, loop.call_at, loop.time)
         _wrap(loop, hooks)
         setattr(loop, _ATTRIBUTE, hooks)
+        keep_order(lambda: SESSION.get() is not None)
     watch(SESSION.get, lambda function, generator: outside_context().run(function, generator))
     return hooks
 
@@ -106,10 +110,11 @@ def _wrap(loop: asyncio.BaseEventLoop, hooks: Hooks) -> None:
     def call_at(
         when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        session = SESSION.get() if context is None else context.get(SESSION)
+        session = _scheduling(context)
         if session is None:
             return own_call_at(when, callback, *args, context=context)
-        return session.call_at(when, callback, args, context or contextvars.copy_context())
+        own = contextvars.copy_context() if context is None else context  # an empty one is false
+        return session.call_at(when, callback, args, own)
 
     def call_soon_threadsafe(callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
         # An agent's own call from the loop's thread (an async generator that is finalized) is an ordinary call_soon
@@ -126,10 +131,11 @@ def _wrap(loop: asyncio.BaseEventLoop, hooks: Hooks) -> None:
         return own_time() if session is None else session.time()
 
     def create_task(coro: Any, **keywords: Any) -> asyncio.Task[Any]:
-        session = SESSION.get()
-        if session is None or loop.get_task_factory() is not None or keywords.get("context") is not None:
+        context: contextvars.Context | None = keywords.get("context")
+        session = _scheduling(context)
+        if session is None or loop.get_task_factory() is not None:
             return own_create_task(coro, **keywords)
-        return session.create_task(coro, keywords.get("name"))
+        return session.create_task(coro, keywords.get("name"), context)
 
     def run_in_executor(executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         # When the thread is done is not recorded, and it may be done before anybody could see it wake the agent.
@@ -144,6 +150,17 @@ def _wrap(loop: asyncio.BaseEventLoop, hooks: Hooks) -> None:
     loop.call_soon_threadsafe = call_soon_threadsafe
     loop.time = time
     loop.create_task = create_task
+
+
+def _scheduling(context: contextvars.Context | None) -> Scheduled | None:
+    """Whose it is that something is to run in a context. One that an agent makes anew is the agent's, too.
+
+    Not so for `call_soon`: futures call it with the contexts of whoever waits for them.
+    """
+    session = SESSION.get()
+    if context is None or (session is not None and session.running and SESSION not in context):
+        return session
+    return context.get(SESSION)
 
 
 def in_signal_handler() -> bool:

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from autogen_eventlog.errors import FieldDifference
 from autogen_eventlog.events import EventData, EventType, Outcome, RecordedEvent
+from autogen_eventlog.replay.differing import bytes_differences, named
 from autogen_eventlog.replay.journal import (
     INPUTS,
     MORE,
@@ -35,12 +37,24 @@ _TEXT_BOUND = 400
 class Mismatch(Exception):
     """Code and journal disagree. `version` is the event's version that the journal was on the way to."""
 
-    def __init__(self, version: int, recorded: str, produced: str, foreign: bool = False) -> None:
+    def __init__(
+        self,
+        version: int,
+        recorded: str,
+        produced: str,
+        foreign: bool = False,
+        differences: tuple[FieldDifference, ...] = (),
+        delivery: int | None = None,
+    ) -> None:
         super().__init__(f"version {version}: recorded {recorded}, produced {produced}")
         self.version = version
         self.recorded = recorded
         self.produced = produced
         self.foreign = foreign
+        self.differences = differences
+        """Field by field, where one thing stands against another."""
+        self.delivery = delivery
+        """Whose output it is, where it is one's."""
         self.error: Exception | None = None
         """What is raised in its place, where more is known than that nothing answers."""
 
@@ -68,23 +82,46 @@ class Production:
             and self.delivery == event.delivery
         )
 
+    def stands_for(self, event: EventData) -> bool:
+        """Whether it does the same with another content: replay can go on with what was recorded in its place."""
+        return (
+            self.type is event.type
+            and self.recipient == event.recipient
+            and self.topic == event.topic
+            and self.outcome == event.outcome
+            and self.delivery == event.delivery
+        )
+
 
 class Machine:
     """Follows one journal from `tick` on."""
 
-    def __init__(self, *, tick: int = 0, by_order: Callable[[dict[str, Any]], bool] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        tick: int = 0,
+        by_order: Callable[[dict[str, Any]], bool] | None = None,
+        on_difference: Callable[[Mismatch], None] | None = None,
+    ) -> None:
         """
         Args:
             tick: Where the agent's clock stands.
             by_order: Asked with the producer of each activation: whether what it recorded is followed by order, not by
                 tick. Default: never.
+            on_difference: Told outputs of which only the content is another than recorded; the code then goes on with what
+                was recorded. Default: such an output is a mismatch like any other.
         """
         self.tick = tick
+        self.producer: dict[str, Any] | None = None
+        """Who recorded the part that is being followed."""
+        self.activation: int | None = None
+        """Version of the activation that says so."""
         self.followed_by_order = False
         """Whether any part was."""
         self.readings: frozenset[str] = frozenset()
         """The families of readings that are recorded in the part that is being followed (see `recorded_by`)."""
         self._by_order = by_order
+        self._on_difference = on_difference
         self._order: _Order | None = None
         self.version = 0
         """Version of the last event that was passed."""
@@ -115,8 +152,9 @@ class Machine:
 
     # -- following ------------------------------------------------------------------------------------------------
 
-    def recorded_by(self, producer: dict[str, Any]) -> None:
+    def recorded_by(self, producer: dict[str, Any], activation: int | None = None) -> None:
         """Say who recorded what comes next. An activation says so itself; before a first one, nobody is known."""
+        self.producer, self.activation = producer or None, activation
         ordered = self._by_order is not None and self._by_order(producer)
         self._order = _Order() if ordered else None
         self.followed_by_order |= ordered
@@ -147,7 +185,8 @@ class Machine:
                 self.tick = entry.tick
             return idle
         if entry.tick < self.tick:
-            raise self._mismatch(f"the code has run {self.tick - entry.tick} callbacks more by then")
+            produced = f"the code has run {self.tick - entry.tick} callbacks more by then"
+            raise self._mismatch(produced, named("tick", entry.tick, self.tick))
         return entry.tick == self.tick
 
     def produce(self, made: Production) -> RecordedEvent:
@@ -159,16 +198,35 @@ class Machine:
         self._pass_notes()
         entry = self._entries[0] if self._entries else None
         if not isinstance(entry, Happened):
-            raise self._mismatch(describe(made))
+            raise self._mismatch(describe(made), named("event", _kind(entry), made.type.value))
         if not made.matches(entry.event):
-            recorded, produced = describe_both(entry.event, made)
-            raise Mismatch(entry.event.version, f"{recorded} at tick {entry.tick}", produced)
+            self._differs(entry, made)
         if entry.tick != self.tick:
             if self._order is None:
-                raise self._mismatch(f"{describe(made)} at tick {self.tick} instead of tick {entry.tick}")
+                produced = f"{describe(made)} at tick {self.tick} instead of tick {entry.tick}"
+                raise self._mismatch(produced, named("tick", entry.tick, self.tick))
             self.tick = entry.tick
         self._pass(entry)
         return entry.event
+
+    def _differs(self, entry: Happened, made: Production) -> None:
+        """Tell what is different, and go on, if that is wanted and only the content is.
+
+        Raises:
+            Mismatch: It is not.
+        """
+        recorded, produced = describe_both(entry.event, made)
+        mismatch = Mismatch(
+            entry.event.version,
+            f"{recorded} at tick {entry.tick}",
+            produced,
+            differences=output_differences(entry.event, made),
+            delivery=made.delivery,
+        )
+        in_place = self._order is not None or entry.tick == self.tick
+        if self._on_difference is None or not in_place or not made.stands_for(entry.event):
+            raise mismatch
+        self._on_difference(mismatch)
 
     def read(self, kind: str) -> Any:
         """The recorded value of a reading.
@@ -178,16 +236,18 @@ class Machine:
         """
         self._pass_notes()
         entry = self._entries[0] if self._entries else None
+        produced = f"a reading of {kind} at tick {self.tick}"
         if not isinstance(entry, Reading) or entry.kind != kind:
-            raise self._mismatch(f"a reading of {kind} at tick {self.tick}")
+            raise self._mismatch(produced, named("event", _kind(entry), f"reading of {kind}"))
         if entry.tick != self.tick and self._order is None:
-            raise self._mismatch(f"a reading of {kind} at tick {self.tick}")
+            raise self._mismatch(produced, named("tick", entry.tick, self.tick))
         self._entries.popleft()
         return entry.value
 
     def stuck(self) -> Mismatch:
         """The code waits with nothing to run, but the journal goes on."""
-        return self._mismatch(f"nothing: the code waits, at tick {self.tick}")
+        entry = self._entries[0] if self._entries else None
+        return self._mismatch(f"nothing: the code waits, at tick {self.tick}", named("event", _kind(entry), None))
 
     def unanswerable(self, what: str) -> Mismatch:
         """The code does something that the log can't answer."""
@@ -224,12 +284,12 @@ class Machine:
         """From here on, another process recorded, perhaps with other code or another Python."""
         if self._order is not None:
             self.tick = entry.tick
-        self.recorded_by(entry.event.metadata.get("producer") or {})
+        self.recorded_by(entry.event.metadata.get("producer") or {}, entry.event.version)
 
-    def _mismatch(self, produced: str) -> Mismatch:
+    def _mismatch(self, produced: str, *differences: FieldDifference) -> Mismatch:
         entry = self._entries[0] if self._entries else None
         recorded = "nothing more" if entry is None else _describe_entry(entry)
-        return Mismatch(self._next_version(), recorded, produced)
+        return Mismatch(self._next_version(), recorded, produced, differences=differences)
 
     def _foreign(self, entry: ForeignWakeup) -> Mismatch:
         return Mismatch(self._next_version(), f"a wake-up from outside the log: {entry.what}", "nothing", foreign=True)
@@ -281,6 +341,23 @@ def _is_input(entry: Entry) -> bool:
     )
 
 
+def _kind(entry: Entry | None) -> str | None:
+    """What an entry is, in a word or two."""
+    match entry:
+        case None:
+            return None
+        case Happened(event=event):
+            return event.type.value
+        case Reading(kind=kind):
+            return f"reading of {kind}"
+        case TimerFired():
+            return "timer"
+        case HandlerStarted():
+            return "start of a handler"
+        case ForeignWakeup():
+            return "wake-up from outside the log"
+
+
 def _describe_entry(entry: Entry) -> str:
     match entry:
         case Happened():
@@ -293,6 +370,31 @@ def _describe_entry(entry: Entry) -> str:
             return f"the start of delivery {entry.delivery} at tick {entry.tick}"
         case ForeignWakeup():
             return f"a wake-up from outside the log at tick {entry.tick}"
+
+
+_PAYLOADS = {EventType.DELIVERY_COMPLETED: "reply", EventType.EFFECT_REQUESTED: "request"}
+"""What a payload is called, by the type of its event; of others it is the `message`."""
+
+
+def output_differences(recorded: EventData, made: Production) -> tuple[FieldDifference, ...]:
+    """Field by field, the payload as it is stored; that of another type of event is another altogether."""
+    columns = (
+        ("type", recorded.type.value, made.type.value),
+        ("outcome", _value(recorded.outcome), _value(made.outcome)),
+        ("delivery", recorded.delivery, made.delivery),
+        ("recipient", recorded.recipient, made.recipient),
+        ("topic", recorded.topic, made.topic),
+        ("message_type", recorded.message_type, made.message_type),
+    )
+    different = tuple(named(name, left, right) for name, left, right in columns if left != right)
+    if recorded.type is not made.type:
+        return different
+    payload = _PAYLOADS.get(recorded.type, "message")
+    return different + bytes_differences(payload, recorded.payload, made.payload)
+
+
+def _value(outcome: Outcome | None) -> str | None:
+    return None if outcome is None else outcome.value
 
 
 def describe_both(recorded: EventData, made: Production) -> tuple[str, str]:

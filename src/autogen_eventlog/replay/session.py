@@ -13,6 +13,7 @@ import contextvars
 import functools
 import hashlib
 import inspect
+import itertools
 import threading
 import weakref
 from collections import deque
@@ -20,8 +21,11 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime, timezone
 from enum import Enum
 from random import Random
-from typing import Any, cast
+from time import perf_counter as _seconds
+from typing import Any, Protocol, cast
+from uuid import UUID
 
+from autogen_eventlog.replay.generators import Fate
 from autogen_eventlog.replay.journal import ForeignWakeup, Reading, TimerFired
 from autogen_eventlog.replay.loop import SESSION, install
 from autogen_eventlog.replay.machine import Machine, Mismatch
@@ -30,6 +34,15 @@ from autogen_eventlog.replay.standing import stand
 
 DELIVERY: contextvars.ContextVar[Any] = contextvars.ContextVar("autogen_eventlog_delivery", default=None)
 """The delivery that the running code belongs to; tasks that a handler starts inherit it."""
+
+_BIRTHS: contextvars.ContextVar[itertools.count[int] | None] = contextvars.ContextVar(
+    "autogen_eventlog_births", default=None
+)
+"""Numbers the tasks that come of one delivery."""
+
+_MOST_BIRTHS = 1 << 20
+"""Of one delivery, before their numbers may be those of another's, too."""
+_PRIME = (1 << 40) - 87
 
 LOOP_TIME = "loop.time"
 
@@ -80,18 +93,54 @@ class AgentTask(asyncio.Task[Any]):
 
     Only a loop that shuts down does that (recorded cancellations are injected), and what the agent then does is no part
     of its life: its log stays as at a kill, and the next worker continues it.
+
+    Its hash is its number, not its address: the sets of tasks that `asyncio.wait` gives, and that a `TaskGroup` cancels,
+    have the same order in replay.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], *, session: Session, name: str | None) -> None:
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        *,
+        session: Session,
+        name: str | None,
+        context: contextvars.Context | None = None,
+    ) -> None:
         self._session = session
+        births = _BIRTHS.get()
+        self._number = super().__hash__() if births is None else next(births)
         self.first_step: asyncio.Handle | None = None
         """Of a followed task: it has not begun for as long as this waits in the session's queue."""
-        super().__init__(coroutine, loop=session.loop, name=name)
+        keywords: dict[str, Any] = {} if context is None else {"context": context}  # from Python 3.11 on
+        super().__init__(coroutine, loop=session.loop, name=name, **keywords)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __del__(self) -> None:
+        session = self._session
+        if session.mode is Mode.ENDED:  # what it waits for never comes, as is meant: no mistake to be told of
+            self._log_destroy_pending = False
+        if session.mode is Mode.FOLLOWING or session.fate.stands:  # its error was told when it happened
+            self._log_traceback = False
+        super().__del__()  # type: ignore[misc]
 
     def cancel(self, msg: Any | None = None) -> bool:
         if not self._session.inside:
             self._session.abandon()
         return super().cancel(msg)
+
+
+class Around(Protocol):
+    """Watches each callback of a session."""
+
+    def before(self, owner: object) -> None:
+        """It is about to run, for whom the session is."""
+        ...
+
+    def after(self) -> None:
+        """It has run."""
+        ...
 
 
 class Session:
@@ -118,6 +167,7 @@ class Session:
         """Whether replay refuses what its code would do to files, sockets, processes …"""
         self.before_replay: Callable[[Any], None] | None = None
         """Told each delivery whose handler is about to be replayed, which it may refuse."""
+        self.around: Around | None = None
         self.on_end: Callable[[], None] | None = None
         self.on_foreign: Callable[[str], None] | None = None
         """Told what woke the agent, or will, that is not recorded."""
@@ -130,6 +180,9 @@ class Session:
         self.generator: Random | None = None
         """What code draws from that belongs to no delivery."""
         self._runs = False
+        self._since = 0.0
+        self.busy = 0.0
+        """Seconds that the agent's own code has taken, replayed or live: about what replaying it takes."""
         self._reads = False
         self._unsaid = False
         """Whether a reading waits for the next event to carry it."""
@@ -146,8 +199,7 @@ class Session:
         self._prune_at = _PRUNE_AT
         self._tasks: weakref.WeakSet[AgentTask] = weakref.WeakSet()
         self._kept: list[AgentTask] = []
-        self._stands = False
-        """A replay that has ended: what its code still schedules is never run."""
+        self.fate = Fate()
 
     # -- state ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +248,7 @@ class Session:
             handle = asyncio.Handle(callback, args, self.loop, context)
             self._queue.append((handle, callback, args, context))
             return handle
-        if self._stands:
+        if self.fate.stands:
             _never_run(args)
             return asyncio.Handle(callback, args, self.loop, context)
         return self._hooks.call_soon(callback, *args, context=context)
@@ -204,13 +256,14 @@ class Session:
     def call_at(
         self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
     ) -> asyncio.TimerHandle:
+        _join(context)
         number = self.timers_armed
         self.timers_armed += 1
         if self.mode is Mode.FOLLOWING:
             timer = Timer(when, callback, args, self.loop, context)
         elif self.mode is Mode.LIVE:
             timer = self._hooks.call_at(when - self._shift, self._run_timer, number, callback, args, context=context)
-        elif self._stands:
+        elif self.fate.stands:
             return Timer(when, callback, args, self.loop, context)
         else:
             return self._hooks.call_at(when - self._shift, callback, *args, context=context)
@@ -317,12 +370,16 @@ class Session:
         finally:
             self._reads = before
 
-    def create_task(self, coroutine: Coroutine[Any, Any, Any], name: str | None) -> asyncio.Task[Any]:
-        task = AgentTask(coroutine, session=self, name=name)
+    def create_task(
+        self, coroutine: Coroutine[Any, Any, Any], name: str | None, context: contextvars.Context | None = None
+    ) -> asyncio.Task[Any]:
+        if context is not None:
+            _join(context)
+        task = AgentTask(coroutine, session=self, name=name, context=context)
         if self.mode is Mode.FOLLOWING:
             self._tasks.add(task)
             task.first_step = self._queue[-1][0]
-        elif self._stands:
+        elif self.fate.stands:
             _take_out(task, begun=False)
         return task
 
@@ -344,7 +401,7 @@ class Session:
             callback(*args)
             return
         self._tick += 1
-        self._runs = True
+        self._will_run()
         try:
             callback(*args)
         finally:
@@ -358,14 +415,23 @@ class Session:
         self.observations.append(TimerFired(number, self._tick).observation())
         self._bound_observations()
         self._tick += 1
-        self._runs = True
+        self._will_run()
         try:
             callback(*args)
         finally:
             self._has_run()
 
+    def _will_run(self) -> None:
+        self._runs = True
+        self._since = _seconds()
+        if self.around is not None:
+            self.around.before(self.owner)
+
     def _has_run(self) -> None:
         self._runs = False
+        self.busy += _seconds() - self._since
+        if self.around is not None:
+            self.around.after()
         if self._unsaid and self.on_unsaid is not None:
             self.on_unsaid()
 
@@ -427,6 +493,7 @@ class Session:
         context.run(SESSION.set, self)
         context.run(READER.set, self)
         context.run(DELIVERY.set, delivery)
+        context.run(_BIRTHS.set, itertools.count(_first_number(delivery)))
         task: list[asyncio.Task[Any]] = []
         self.inject(lambda: task.append(context.run(self.create_task, coroutine, None)))
         return task[0]
@@ -464,7 +531,7 @@ class Session:
         return True
 
     def _run(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
-        self._runs = True
+        self._will_run()
         try:
             context.run(callback, *args)
         except (SystemExit, KeyboardInterrupt):
@@ -541,7 +608,7 @@ class Session:
         They are kept for as long as the instance is: as garbage, their `finally` blocks would run, and change it. Then they
         do run, and must change nothing else (`standing`).
         """
-        self._stands = True
+        self.fate.stands = True
         self._kept = [task for task in self._tasks if not task.done()]
         if self.mismatch is not None and self.mismatch.error is not None:
             _say_nothing_of([task for task in self._tasks if task.done()])
@@ -549,6 +616,7 @@ class Session:
         for task in self._kept:
             _take_out(task, begun=id(task.first_step) not in not_begun)
             stand(task.get_coro(), self.stream)
+            _say_nothing_of_awaited(task)
         for _, _, args, _ in self._queue:
             _never_run(args)
         self._queue.clear()
@@ -568,6 +636,22 @@ class _Box:
         self.handle: asyncio.Handle | None = None
 
 
+def _first_number(delivery: object) -> int:
+    """Of the tasks of a delivery. It follows from the id of its event, which is recorded, and is no other agent's.
+
+    asyncio keeps all tasks in one set: were there many of one hash, each new one would be compared with them all.
+    """
+    event_id: UUID | None = getattr(delivery, "event_id", None)
+    return 0 if event_id is None else (event_id.int % _PRIME) * _MOST_BIRTHS
+
+
+def _join(context: contextvars.Context) -> None:
+    """Let a context that an agent has made anew be the agent's."""
+    if SESSION not in context:
+        for variable in (SESSION, READER, DELIVERY, _BIRTHS):
+            context.run(cast("contextvars.ContextVar[Any]", variable).set, variable.get())
+
+
 def _take_out(task: AgentTask, *, begun: bool) -> None:
     """Take a task out of asyncio's sight."""
     asyncio._unregister_task(task)  # documented for custom tasks; keeps asyncio.run from waiting
@@ -581,6 +665,13 @@ def _say_nothing_of(tasks: list[AgentTask]) -> None:
     for task in tasks:
         if not task.cancelled():
             task.exception()
+
+
+def _say_nothing_of_awaited(task: AgentTask) -> None:
+    """A view may stand where an error has come, and nobody is ever given it."""
+    awaited: asyncio.Future[Any] | None = getattr(task, "_fut_waiter", None)
+    if awaited is not None and awaited.done() and not awaited.cancelled():
+        awaited.exception()
 
 
 def _never_run(arguments: tuple[Any, ...]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from autogen_core import Agent, AgentId, AgentRuntime
 
-from autogen_eventlog.checking import Checker, CheckMode, CheckReport, OnProgress, Target
+from autogen_eventlog.checking.checker import Checker, Target
+from autogen_eventlog.checking.report import CheckMode, CheckReport, OnProgress
 from autogen_eventlog.codec import Encoded
 from autogen_eventlog.errors import UnknownAgent
 from autogen_eventlog.events import EventData
@@ -18,8 +19,11 @@ from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBluepri
 from autogen_eventlog.runtime.handler import EventLogHandler
 from autogen_eventlog.runtime.identity import Identity, TracedId
 from autogen_eventlog.runtime.passage import Passage
+from autogen_eventlog.runtime.reports import SnapshotReport
 from autogen_eventlog.runtime.shell import JournaledAgent, Surroundings, shell_class
+from autogen_eventlog.runtime.snapshot_work import SnapshotWork
 from autogen_eventlog.runtime.timetravel import TimeTravel
+from autogen_eventlog.snapshots import PROVEN
 
 
 class RecordedAgents:
@@ -33,7 +37,10 @@ class RecordedAgents:
     def __init__(self, handler: EventLogHandler, runtime: AgentRuntime, world: World) -> None:
         self.handler = handler
         self.log = handler.log
-        self.around = Surroundings(handler.log, handler, runtime, world, EventIds(), Passage(), Passage())
+        self.snapshots = SnapshotWork(handler.log, handler.snapshots, handler.submissions)
+        self.around = Surroundings(
+            handler.log, handler, runtime, world, EventIds(), Passage(), Passage(), self.snapshots
+        )
         self.shells: dict[AgentId, JournaledAgent] = {}
         self.blueprints: dict[str, FactoryBlueprint] = {}
         self.travel = TimeTravel(handler, self.shells, self.shell_for)
@@ -108,6 +115,19 @@ class RecordedAgents:
                 for head in heads:
                     if head.version > 0:
                         yield head.stream
+
+    async def snapshot(self, agent_id: AgentId, timeout: float) -> SnapshotReport:
+        """Take a snapshot of an agent and prove it. Raises what `JournaledAgent.snapshot_now` and `shell_for` raise."""
+        proof = await self.shell_for(agent_id).snapshot_now(timeout)
+        taken = proof.snapshot
+        return SnapshotReport(
+            agent=agent_id,
+            version=taken.version,
+            kind=taken.kind,
+            bytes=len(taken.payload),
+            proven=proof.status == PROVEN,
+            differing=proof.differing,
+        )
 
     def shell_of(self, instance: Agent, agent_id: AgentId) -> tuple[JournaledAgent, InstanceBlueprint]:
         """A shell for an instance that the user made. It counts once `adopt` has bound the instance."""

@@ -14,6 +14,7 @@ from autogen_eventlog.effects import Ask, Decision, UnknownEffects
 from autogen_eventlog.errors import NotEncodable, RecordingIncomplete
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.submissions import Submissions
+from autogen_eventlog.snapshots import SnapshotPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ class EventLogHandler(DefaultInterventionHandler):
         log: An open event log. Keep it open while the runtime runs.
         durability: When things must be committed. `"output"`: before a reply, a message or any other output leaves the
             agent (G2). `"strict"`: also before a handler starts to run.
-        snapshot_every: Events of an agent between two snapshots, for agents whose class has its own `save_state` and
-            `load_state`. None: no snapshots.
+        snapshots: When snapshots of agents are taken, of what kind, and how many are kept (docs/explanation/snapshots.md). By
+            default: so that a recovery is estimated to take no more than a second. None: no snapshots.
         takeover: Take agents even from a worker that is alive. For people who know that it must be stopped.
         restore_timeout: Seconds that restoring an agent waits for its running deliveries.
         effects_unknown: What to do, when an agent is recovered, with a model, tool, … that was asked and whose answer the
@@ -61,7 +62,7 @@ class EventLogHandler(DefaultInterventionHandler):
         log: EventLog,
         *,
         durability: Durability = "output",
-        snapshot_every: int | None = 1000,
+        snapshots: SnapshotPolicy | None = SnapshotPolicy(),  # noqa: B008  (it is frozen)
         takeover: bool = False,
         restore_timeout: float = 30.0,
         effects_unknown: Decision | Mapping[str, Decision] | None = None,
@@ -74,11 +75,9 @@ class EventLogHandler(DefaultInterventionHandler):
             raise ValueError(f"replay_io is 'refuse' or 'allow', not {replay_io!r}")
         if durability not in ("output", "strict"):
             raise ValueError(f"durability is 'output' or 'strict', not {durability!r}")
-        if snapshot_every is not None and snapshot_every < 1:
-            raise ValueError(f"snapshot_every is a number of events from 1 on, or None, not {snapshot_every!r}")
         self.log = log
         self.durability: Durability = durability
-        self.snapshot_every = snapshot_every
+        self.snapshots = snapshots
         self.takeover = takeover
         self.restore_timeout = restore_timeout
         self.effects_unknown = UnknownEffects(effects_unknown, ask_unknown)

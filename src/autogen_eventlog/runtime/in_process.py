@@ -28,7 +28,8 @@ from autogen_core import (
 )
 from opentelemetry.trace import TracerProvider
 
-from autogen_eventlog.checking import CheckMode, CheckReport, History, OnProgress
+from autogen_eventlog.checking.history import History
+from autogen_eventlog.checking.report import CheckMode, CheckReport, OnProgress
 from autogen_eventlog.codec import Encoded
 from autogen_eventlog.errors import MessageNotDelivered
 from autogen_eventlog.events import EventData
@@ -43,7 +44,7 @@ from autogen_eventlog.runtime.interventions import InterventionChain
 from autogen_eventlog.runtime.passage import Passage
 from autogen_eventlog.runtime.queue import RunQueue, Tasks, settle
 from autogen_eventlog.runtime.redelivery import Redelivering, Redelivery
-from autogen_eventlog.runtime.reports import RestoreReport
+from autogen_eventlog.runtime.reports import RestoreReport, SnapshotReport
 from autogen_eventlog.runtime.resumption import Resumption
 from autogen_eventlog.runtime.shell import JournaledAgent
 from autogen_eventlog.runtime.timetravel import TimeTravel
@@ -478,6 +479,26 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         shell_for, subscribers = self._agents.shell_for, self._subscribers
         return Redelivering(self._handler.log, shell_for, subscribers, self._again, left, self._redelivery)
 
+    async def snapshot(self, agent: AgentId, *, timeout: float | None = None) -> SnapshotReport:
+        """Take a snapshot of an agent now, and prove it: recoveries and views begin there.
+
+        Args:
+            timeout: Seconds to wait until no handler of it runs (default: the handler's `restore_timeout`).
+
+        Returns:
+            What was taken, and whether the proof came to the same state. A snapshot that was not proven is never restored from.
+
+        Raises:
+            RecordingIncomplete: There is no `EventLogHandler`.
+            NotCapturable: The agent holds something that is neither data nor wiring; the error names the places.
+            AgentBusy: Its handlers did not end in time.
+            UnknownAgent: Its type is not registered here.
+        """
+        if self._handler is None:
+            raise EventLogHandler.incomplete("snapshot", "a runtime without an EventLogHandler")
+        bound = self._handler.restore_timeout if timeout is None else timeout
+        return await self._agents.snapshot(agent, bound)
+
     async def reply_to(self, message_id: str, recipient: AgentId) -> Any:
         """The reply to a message that was sent from outside any agent, by this process or by one that is no more.
 
@@ -538,6 +559,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             if self._resumption is not None and runs:
                 self._resumption.release()
                 self._resumption = None
+            if self._handler is not None and runs:
+                await self._agents.snapshots.at_stop(self._agents.shells.values())
             if runs and isinstance(queue, RunQueue):
                 self._end_run(queue)
         if self._handler is not None:

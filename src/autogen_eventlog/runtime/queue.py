@@ -36,12 +36,18 @@ class RunQueue(Queue[Any]):
     def __init__(self, strangers: Tasks) -> None:
         super().__init__()
         self._strangers = strangers
+        self._ends = False
         self.left: list[Any] = []
-        """What waited when the queue was shut down."""
+        """What waited when the queue was shut down, or came later."""
 
     async def put(self, item: Any) -> None:
-        if isinstance(item, ResponseMessageEnvelope) and self._is_stranger:
+        # AutoGen shuts the queue down, waits for its run to end, and makes the next one only then. Who came in between got
+        # QueueShutDown; a response was lost, and its caller waited for ever.
+        if isinstance(item, ResponseMessageEnvelope) and (self._ends or self._is_stranger):
             _answer(item)
+        elif self._ends:
+            self.left.append(item)
+            _tell(item)
         else:
             await super().put(item)
 
@@ -50,6 +56,7 @@ class RunQueue(Queue[Any]):
             super().task_done()
 
     def shutdown(self, immediate: bool = False) -> None:
+        self._ends = True
         while immediate and not self.empty():
             self.left.append(self.get_nowait())
             super().task_done()
@@ -70,16 +77,20 @@ def settle(left: Iterable[Any]) -> Iterator[UUID]:
         if isinstance(envelope, ResponseMessageEnvelope):
             _answer(envelope)
             continue
+        _tell(envelope)
         identity = identity_of(envelope.message_id)
-        if isinstance(envelope, SendMessageEnvelope):
-            error = MessageNotDelivered(str(envelope.recipient))
-            if identity.sender is not None:
-                identity.sender.end(error)
-            if not envelope.future.done():
-                envelope.future.set_exception(error)
         event = identity.cause if identity.submission is None else identity.submission.id
         if event is not None:
             yield event
+
+
+def _tell(envelope: Any) -> None:
+    if isinstance(envelope, SendMessageEnvelope):
+        error, sender = MessageNotDelivered(str(envelope.recipient)), identity_of(envelope.message_id).sender
+        if sender is not None:
+            sender.end(error)
+        if not envelope.future.done():
+            envelope.future.set_exception(error)
 
 
 def _answer(response: ResponseMessageEnvelope) -> None:

@@ -30,3 +30,19 @@ class RestoreReport:
     """Version of the event that says so; what the agent lives through now follows it."""
     in_flight: tuple[int, ...]
     """Deliveries (versions of their MessageDelivered) that were running at that version, and run on from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReport:
+    """A snapshot was taken on demand."""
+
+    agent: AgentId
+    version: int
+    """The agent is in it as it was at this version."""
+    kind: str
+    """`captured`, or `save_state`."""
+    bytes: int
+    proven: bool
+    """Whether it may be restored from."""
+    differing: tuple[str, ...]
+    """Where the proof came to another state, or why there is none."""

@@ -43,9 +43,15 @@ from autogen_eventlog.runtime.blueprint import Blueprint
 from autogen_eventlog.runtime.handler import EventLogHandler
 from autogen_eventlog.runtime.identity import Identity, TracedId, identity_of
 from autogen_eventlog.runtime.passage import Passage
+from autogen_eventlog.runtime.proving import Proof
+from autogen_eventlog.runtime.snapshot_work import SnapshotWork
 from autogen_eventlog.runtime.snapshotting import Snapshotting
+from autogen_eventlog.snapshots import TAKEN
 
 logger = logging.getLogger(__name__)
+
+_WORTH_A_PROOF = 100
+"""Events: below, recovery is as quick without a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,7 @@ class Surroundings:
     """Messages that have reached their agent and whose handler has not begun."""
     delivering: Passage
     """Messages that have reached their agent and whose handler has not ended."""
+    snapshots: SnapshotWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ class JournaledAgent:
         self._refusal: Exception | None = None
         self._thread = threading.get_ident()
         self.recovery = Recovery(self._log, agent_id, self._build, self._new_incarnation)
-        self._snapshotting = Snapshotting(self._log, self.stream, surroundings.handler.snapshot_every, self.scratch)
+        self._snapshotting = Snapshotting(self._log, self.stream, surroundings.handler.snapshots, self.scratch)
 
     # -- AutoGen's protocol ---------------------------------------------------------------------------------------
 
@@ -233,7 +240,9 @@ class JournaledAgent:
         if not incarnation.outbox.empty:
             await incarnation.outbox.left()
         if self._snapshotting.due(incarnation, self._appender):
-            await self._snapshotting.take(incarnation, self._appender, self._gate)
+            self._around.snapshots.begin(self.take_snapshot())
+        else:
+            self._around.snapshots.touched(self)
         if completion.error is not None:
             raise completion.error
         return completion.reply
@@ -341,7 +350,8 @@ class JournaledAgent:
             logger.info("recovering %s: %d events", self.stream, version)
             recovered = await self.recovery.to(version, continues=True, prepare=self._connect)
             incarnation = recovered.incarnation
-            self._snapshotting.recovered(recovered)
+            self._snapshotting.began(recovered)
+            self._around.snapshots.begin(self._prove_what_was_left(recovered))
         self._enliven(incarnation)
 
     async def _claim(self) -> None:
@@ -441,6 +451,43 @@ class JournaledAgent:
         assert self._appender is not None
         return self._appender.version
 
+    # -- snapshots ------------------------------------------------------------------------------------------------
+
+    async def take_snapshot(self) -> None:
+        """Take one, if anything has happened since the last one, and let it be proven."""
+        incarnation, appender = self.incarnation, self._appender
+        if incarnation is None or not self._snapshotting.overdue(appender):
+            return
+        assert appender is not None
+        snapshot = await self._snapshotting.take(incarnation, appender, self._gate)
+        if snapshot is not None and snapshot.status == TAKEN:
+            self._around.snapshots.prover.submit(self, snapshot)
+
+    async def snapshot_now(self, timeout: float) -> Proof:
+        """Take one once the agent is at rest, and prove it.
+
+        Raises:
+            AgentBusy: It was not at rest within `timeout` seconds.
+            NotCapturable: It holds something that is neither data nor wiring.
+            What `live` raises.
+        """
+        incarnation = await self.live()
+        await self._idle(incarnation, timeout)
+        assert self._appender is not None
+        snapshot = await self._snapshotting.take(incarnation, self._appender, self._gate, wanted=True)
+        if snapshot is None:
+            raise AgentBusy(self.stream, len(incarnation.deliveries), timeout)
+        if snapshot.status != TAKEN:
+            return Proof(snapshot, snapshot.status, ())
+        return await self._around.snapshots.prover.prove(self, snapshot)
+
+    async def _prove_what_was_left(self, recovered: Recovered) -> None:
+        """A candidate of a process that ended before it was proven."""
+        if self._snapshotting.policy is not None and recovered.events >= _WORTH_A_PROOF:
+            left = await self._log.snapshots.candidates(stream=self.stream)
+            if left:
+                self._around.snapshots.prover.submit(self, left[-1])
+
     # -- the past -------------------------------------------------------------------------------------------------
 
     async def durable_version(self) -> int | None:
@@ -517,7 +564,7 @@ class JournaledAgent:
             version, stream=from_stream, continues=True, prepare=prepare, on_progress=on_progress
         )
         self._enliven(recovered.incarnation)
-        self._snapshotting.recovered(recovered)
+        self._snapshotting.began(recovered)
         [(noted, in_flight)] = came
         return Replaced(recovered, noted, in_flight)
 

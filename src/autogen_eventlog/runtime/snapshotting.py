@@ -1,113 +1,193 @@
-"""When snapshots are taken of a live agent, and the proof that each must pass before it is believed."""
+"""When snapshots are taken of a live agent, and how its state is read."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from autogen_core import Agent
 
-from autogen_eventlog.errors import EventLogError
+from autogen_eventlog.errors import EventLogError, NotCapturable
 from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.incarnation.producer import code_hash
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.records import Snapshot
 from autogen_eventlog.recovery import Recovered
 from autogen_eventlog.runtime.appender import StreamAppender
-from autogen_eventlog.snapshots import KIND, counters, differences, has_own_state
-from autogen_eventlog.snapshots.cooperative import PROVEN
+from autogen_eventlog.snapshots import PROVEN, TAKEN, SnapshotPolicy, clock_of, differences, has_own_state
+from autogen_eventlog.snapshots.captured import DIGEST
+from autogen_eventlog.snapshots.captured import KIND as CAPTURED
+from autogen_eventlog.snapshots.cooperative import KIND as SAVED
+from autogen_eventlog.state import capture
 
 logger = logging.getLogger(__name__)
 
+_SECONDS_AN_EVENT: Final = 0.0001
+"""What replay takes for an event beside the agent's own code (docs/explanation/benchmarks.md)."""
+_AT_ONCE_BYTES: Final = 50_000
+"""A state up to this size is read at once, in about a millisecond; a larger one in a thread, while others are served."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """An agent's state, read."""
+
+    kind: str
+    payload: bytes
+    digest: str | None
+    """Of a captured one."""
+    status: str
+
 
 class Snapshotting:
-    """Takes a snapshot of one agent every so many events, where its class says how."""
+    """Knows when one agent's next snapshot is due, and takes it."""
 
-    def __init__(self, log: EventLog, stream: str, every: int | None, scratch: Callable[[], Awaitable[Agent]]) -> None:
+    def __init__(
+        self, log: EventLog, stream: str, policy: SnapshotPolicy | None, scratch: Callable[[], Awaitable[Agent]]
+    ) -> None:
         self._log = log
-        self._stream = stream
-        self._every = every
         self._scratch = scratch
+        self._stream = stream
+        self.policy = policy
         self._last = 0
+        self._busy_then = 0.0
+        self._size = 0
         self._unfit = False
 
-    def recovered(self, recovered: Recovered) -> None:
-        """The next one is due so many events after the one that recovery began from."""
+    def began(self, recovered: Recovered) -> None:
+        """An instance came up: the next snapshot is due so long after what its recovery began from."""
         self._last = 0 if recovered.snapshot is None else recovered.snapshot.version
+        self._busy_then = 0.0
 
     def due(self, incarnation: Incarnation, appender: StreamAppender | None) -> bool:
-        """Whether one is to be taken now: so many events, an agent that can, and that is at rest."""
-        if self._every is None or self._unfit or appender is None or appender.version - self._last < self._every:
+        """Whether one is to be taken now: by the policy, of an agent that can, and that is at rest."""
+        policy = self.policy
+        if policy is None or self._unfit or appender is None:
             return False
-        agent = incarnation.agent
-        return agent is not None and has_own_state(agent) and incarnation.live and _at_rest(incarnation)
+        events = appender.version - self._last
+        by_number = policy.every is not None and events >= policy.every
+        by_time = policy.within is not None and self._seconds(incarnation, events) >= policy.within
+        return (by_number or by_time) and events > 0 and can_be_read(incarnation)
 
-    async def take(self, incarnation: Incarnation, appender: StreamAppender | None, gate: asyncio.Lock) -> None:
-        """Take one; new deliveries wait while the agent's state is read and proven."""
-        agent = incarnation.agent
-        assert agent is not None and appender is not None and self._every is not None
-        version, self._last = appender.version, appender.version
+    def overdue(self, appender: StreamAppender | None) -> bool:
+        """Whether anything has happened since the last one, for those that are taken at the end, or after a pause."""
+        return self.policy is not None and not self._unfit and appender is not None and appender.version > self._last
+
+    async def take(
+        self, incarnation: Incarnation, appender: StreamAppender, gate: asyncio.Lock, *, wanted: bool = False
+    ) -> Snapshot | None:
+        """Take one; new deliveries to this agent wait while its state is read.
+
+        Args:
+            wanted: Somebody asked for it: what can't be done is raised.
+
+        Returns:
+            What was kept, as a candidate; None if the agent was not at rest after all, or can't be read.
+
+        Raises:
+            NotCapturable: Something in it is neither data nor wiring (`wanted`).
+            DatabaseUnavailable: It could not be kept (`wanted`).
+        """
         async with gate:
-            if appender.version != version or not _at_rest(incarnation):
-                self._last = version - self._every
-                return
-            state, clock = await self._read(agent), counters(incarnation)
-            proof = None if state is None else await self._prove(agent, state)
-        if state is not None and proof is not None:
-            await self._keep(incarnation, version, state, clock, proof)
-
-    async def _read(self, agent: Agent) -> Any:
-        try:
-            return dict(await agent.save_state())
-        except Exception as error:
-            self._give_up(f"its save_state raised {error!r}")
+            version = appender.version
+            if not can_be_read(incarnation):
+                return None
+            before, self._last = self._last, version
+            agent = incarnation.agent
+            assert agent is not None
+            try:
+                state = await self._read(agent, wanted)
+                clock = clock_of(incarnation)
+            except NotCapturable:
+                self._last = before
+                raise
+        if state is None:
             return None
+        self._busy_then = incarnation.session.busy
+        try:
+            committed = await incarnation.durable
+            snapshot = Snapshot(
+                stream=self._stream,
+                version=version,
+                position=committed.position,
+                taken_at=None,
+                kind=state.kind,
+                code_hash=code_hash(type(agent)),
+                payload=state.payload,
+                metadata=clock if state.digest is None else {**clock, DIGEST: state.digest},
+                status=state.status,
+            )
+            await self._log.snapshots.put_snapshot(snapshot)
+        except EventLogError as error:  # a snapshot is a cache: the log is complete without it
+            if wanted:
+                raise
+            logger.warning("%s: no snapshot at version %d: %s", self._stream, version, error)
+            return None
+        return snapshot
 
-    async def _prove(self, agent: Agent, state: Any) -> list[str] | None:
-        """Where a fresh instance that loads the state differs from the live one; None if it can't load it."""
+    def give_up(self, why: str) -> None:
+        """The agent is restored by full replay instead; said once (G11)."""
+        if not self._unfit:
+            self._unfit = True
+            logger.warning(
+                "%s: no snapshots are taken of this agent, it is restored by replay alone: %s", self._stream, why
+            )
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _seconds(self, incarnation: Incarnation, events: int) -> float:
+        """What replaying all since the last one would take."""
+        return incarnation.session.busy - self._busy_then + events * _SECONDS_AN_EVENT
+
+    async def _read(self, agent: Agent, wanted: bool) -> State | None:
+        kind = "either" if self.policy is None else self.policy.kind
+        if kind != "save_state":
+            try:
+                return await self._captured(agent)
+            except NotCapturable as error:
+                if kind == "captured" or not has_own_state(agent):
+                    if wanted:
+                        raise
+                    self.give_up(str(error))
+                    return None
+        if not has_own_state(agent):
+            self.give_up("its class has no save_state and load_state of its own")
+            return None
+        return await self._saved(agent)
+
+    async def _captured(self, agent: Agent) -> State:
+        if self._size <= _AT_ONCE_BYTES:
+            state = capture(agent, self._log.codec)
+        else:
+            state = await asyncio.to_thread(capture, agent, self._log.codec)
+        self._size = len(state.data)
+        return State(CAPTURED, state.data, state.digest, TAKEN)
+
+    async def _saved(self, agent: Agent) -> State | None:
+        """By `save_state`, proven at once: a fresh instance that loads it must be in the same state."""
+        try:
+            state: Any = dict(await agent.save_state())
+        except Exception as error:  # the agent's own code
+            self.give_up(f"its save_state raised {error!r}")
+            return None
         try:
             encoded = self._log.codec.encode(state, where="state")
             fresh = await self._scratch()
             await fresh.load_state(self._log.codec.decode(encoded.data, where="state"))  # type: ignore[arg-type]
-            return differences(self._log.codec, agent, fresh)
+            differing = differences(self._log.codec, agent, fresh)
         except Exception as error:
-            self._give_up(f"a fresh instance could not load its own state: {error!r}")
+            self.give_up(f"a fresh instance could not load its own state: {error!r}")
             return None
-
-    async def _keep(
-        self, incarnation: Incarnation, version: int, state: Any, clock: dict[str, Any], differing: list[str]
-    ) -> None:
         if differing:
-            self._give_up(f"its save_state leaves out {', '.join(differing[:5])}")
-            return
-        try:
-            committed = await incarnation.durable
-            await self._log.snapshots.put_snapshot(
-                Snapshot(
-                    stream=self._stream,
-                    version=version,
-                    position=committed.position,
-                    taken_at=None,
-                    kind=KIND,
-                    code_hash=code_hash(type(incarnation.agent)),
-                    payload=self._log.codec.encode(state, where="state").data,
-                    metadata=clock,
-                    status=PROVEN,
-                )
-            )
-        except EventLogError as error:  # a snapshot is a cache: the log is complete without it
-            logger.warning("%s: no snapshot at version %d: %s", self._stream, version, error)
-
-    def _give_up(self, why: str) -> None:
-        """The agent is restored by full replay instead; said once (G11)."""
-        self._unfit = True
-        logger.warning(
-            "%s: no snapshots are taken of this agent, it is restored by replay alone: %s", self._stream, why
-        )
+            self.give_up(f"its save_state leaves out {', '.join(differing[:5])}")
+            return None
+        return State(SAVED, encoded.data, None, PROVEN)
 
 
-def _at_rest(incarnation: Incarnation) -> bool:
-    """Whether nothing is under way, and nothing has happened that only the next event will tell."""
-    return incarnation.quiet and not incarnation.session.observations
+def can_be_read(incarnation: Incarnation) -> bool:
+    """Whether the agent is live, nothing is under way, and nothing has happened that only the next event will tell."""
+    rests = incarnation.quiet and not incarnation.session.observations
+    return incarnation.agent is not None and incarnation.live and rests

@@ -15,6 +15,7 @@ from autogen_eventlog.errors import AppendRefused, EventLogError
 from autogen_eventlog.events import EventData, EventType
 from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX, EventIds
 from autogen_eventlog.log import EventLog
+from autogen_eventlog.postgres.records import Snapshot
 from autogen_eventlog.runtime.appender import StreamAppender
 
 logger = logging.getLogger(__name__)
@@ -205,6 +206,25 @@ class Submissions:
         task = asyncio.get_running_loop().create_task(self._keep_refused(error, would_be))
         self._keeping.add(task)
         task.add_done_callback(self._keeping.discard)
+
+    def keep_failed_proof(self, snapshot: Snapshot, differing: Sequence[str]) -> None:
+        """Append that a snapshot was not proven, and where it differs."""
+        task = asyncio.get_running_loop().create_task(self._keep_failed_proof(snapshot, differing))
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+
+    async def _keep_failed_proof(self, snapshot: Snapshot, differing: Sequence[str]) -> None:
+        try:
+            await self.open()
+            metadata = {"version": snapshot.version, "kind": snapshot.kind, "differences": list(differing)}
+            self.record(
+                EventType.SNAPSHOT_FAILED,
+                message=self._log.codec.encode(None),
+                recipient=snapshot.stream,
+                metadata=metadata,
+            )
+        except EventLogError as problem:
+            logger.warning("%s: that a snapshot failed could not be kept: %s", snapshot.stream, problem)
 
     async def _keep_refused(self, error: AppendRefused, would_be: list[dict[str, Any]]) -> None:
         try:

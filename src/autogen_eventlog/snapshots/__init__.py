@@ -1,17 +1,26 @@
 """Snapshots of agents: a shorter way to the same state, never the only one.
 
-This first part takes them from agents whose class has its own `save_state` and `load_state`, and believes none that a
-fresh instance did not reproduce. Capturing any agent's state without its cooperation will be another `kind` beside it.
+`policy` says when they are taken and how many are kept, `captured` and `cooperative` how a state is put into a fresh instance,
+`status` what is known of one, `clock` what it says beside the state. None is believed before it is proven.
 """
 
+from autogen_eventlog.snapshots.clock import clock_of, set_clock
 from autogen_eventlog.snapshots.comparison import differences
-from autogen_eventlog.snapshots.cooperative import (
-    KIND,
-    UNUSABLE,
-    counters,
-    has_own_state,
-    restore_counters,
-    usable,
-)
+from autogen_eventlog.snapshots.cooperative import KIND, has_own_state
+from autogen_eventlog.snapshots.policy import SnapshotPolicy, kept
+from autogen_eventlog.snapshots.status import FAILED, PROVEN, TAKEN, put, usable
 
-__all__ = ["KIND", "UNUSABLE", "counters", "differences", "has_own_state", "restore_counters", "usable"]
+__all__ = [
+    "FAILED",
+    "KIND",
+    "PROVEN",
+    "TAKEN",
+    "SnapshotPolicy",
+    "clock_of",
+    "differences",
+    "has_own_state",
+    "kept",
+    "put",
+    "set_clock",
+    "usable",
+]

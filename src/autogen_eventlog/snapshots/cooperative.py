@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Final
 
 from autogen_core import Agent, BaseAgent, ClosureAgent
 
-from autogen_eventlog.errors import PayloadCorrupt
-from autogen_eventlog.incarnation.incarnation import Incarnation
+from autogen_eventlog.codec import Codec
+from autogen_eventlog.errors import EventLogError, NotRestorable
 from autogen_eventlog.postgres.records import Snapshot
-from autogen_eventlog.replay.machine import Machine
 
 KIND: Final = "save_state"
-PROVEN: Final = "proven"
-UNUSABLE: Final = ("unproven", "failed")
-"""Statuses that are never restored from."""
 
 
 def has_own_state(agent: Agent) -> bool:
@@ -31,33 +28,21 @@ def has_own_state(agent: Agent) -> bool:
     )
 
 
-def usable(snapshot: Snapshot) -> bool:
-    return snapshot.kind == KIND and snapshot.status == PROVEN
-
-
-def counters(incarnation: Incarnation) -> dict[str, Any]:
-    """Where the agent's clock stands; it goes on from there."""
-    return {
-        "tick": incarnation.session.tick,
-        "timers": incarnation.session.timers_armed,
-        "effects": incarnation.effects_asked,
-        "clocks": incarnation.session.clocks,
-    }
-
-
-def restore_counters(incarnation: Incarnation, machine: Machine, snapshot: Snapshot) -> None:
-    """Set a fresh incarnation's clock to the snapshot's.
+async def put(snapshot: Snapshot, agent: Agent, codec: Codec) -> None:
+    """Give a fresh instance a snapshot's state.
 
     Raises:
-        PayloadCorrupt: The snapshot does not say where the clock stood.
+        PayloadCorrupt, TypeNotAllowed: It can't be decoded here.
+        NotRestorable: The agent's `load_state` raised.
     """
+    where = f"snapshot at version {snapshot.version}"
+    state: Any = codec.decode(snapshot.payload, where=where)
     try:
-        machine.tick = int(snapshot.metadata["tick"])
-        incarnation.session.timers_armed = int(snapshot.metadata["timers"])
-        incarnation.effects_asked = int(snapshot.metadata["effects"])
-        for clock, nanoseconds in snapshot.metadata.get("clocks", {}).items():
-            incarnation.session.seen(clock, int(nanoseconds))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        where = f"snapshot of stream {snapshot.stream!r} at version {snapshot.version}"
-        raise PayloadCorrupt(where, f"its clock is missing ({error!r})") from None
-    machine.version = snapshot.version
+        loaded: Any = agent.load_state(state)
+        if inspect.isawaitable(loaded):
+            await loaded
+    except EventLogError:
+        raise
+    except Exception as error:
+        remedy = "An older snapshot or the whole history is used instead"
+        raise NotRestorable(snapshot.stream, where, f"load_state raised {error!r}", remedy) from error

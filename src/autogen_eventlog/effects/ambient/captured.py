@@ -17,8 +17,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from pydantic import BaseModel
+from pydantic.dataclasses import rebuild_dataclass
 
 from autogen_eventlog.effects.ambient.callers import Role, role_of
+from autogen_eventlog.effects.ambient.gates import Gate
+from autogen_eventlog.effects.ambient.held import Held
 
 logger = logging.getLogger(__name__)
 
@@ -31,16 +34,21 @@ class Captured:
     """Puts gates in the place of what they replace.
 
     Args:
-        gates: The gate's method, by the id of the function that it stands for.
+        gates: One for each function that is to be replaced.
     """
 
-    def __init__(self, gates: dict[int, Callable[..., Any]]) -> None:
-        self._gates = gates
-        self._models: set[type[BaseModel]] = set()
+    def __init__(self, gates: list[Gate]) -> None:
+        self._all = gates
+        self._gates: dict[int, Callable[..., Any]] = {id(gate.real): gate.method for gate in gates}
+        self._models: set[type[Any]] = set()
+        """Models, and dataclasses of pydantic's, that must be built again."""
         self._undo: list[Callable[[], object]] = []
 
     def replace(self) -> Callable[[], None]:
-        """Look through all loaded modules; what puts the functions back into their names is returned."""
+        """Look through all loaded modules, and all else; what puts the functions back into their places is returned."""
+        held = Held(self._in_place_of, _may_change)
+        held.replace(self._all)  # first: what undoes the rest holds the functions too
+        self._undo += held.undo
         for name, module in list(sys.modules.items()):
             if type(module) is types.ModuleType and _may_change(name):
                 self._in_namespace(name, vars(module))
@@ -77,10 +85,19 @@ class Captured:
             elif issubclass(type(value), type) and value.__qualname__ == f"{cls.__qualname__}.{name}":
                 self._in_class(cast("type[Any]", value))
         if dataclasses.is_dataclass(cls):
-            for field in dataclasses.fields(cls):
-                gate = self._in_place_of(field.default_factory)
-                if gate is not None:
-                    self._set(field, "default_factory", gate)
+            self._in_dataclass(cls)
+
+    def _in_dataclass(self, cls: type) -> None:
+        fields: list[Any] = list(dataclasses.fields(cast("Any", cls)))
+        of_pydantic: dict[str, Any] | None = vars(cls).get("__pydantic_fields__")
+        if of_pydantic is not None:
+            fields += [*of_pydantic.values(), *(field.default for field in fields)]
+        for field in fields:
+            gate = self._in_place_of(getattr(field, "default_factory", None))
+            if gate is not None:
+                self._set(field, "default_factory", gate)
+                if of_pydantic is not None:
+                    self._models.add(cls)
 
     def _in_function(self, function: types.FunctionType) -> None:
         """Defaults, and variables of a closure: where the generated `__init__` of a dataclass has its factories."""
@@ -138,10 +155,12 @@ class Captured:
         if not self._models:
             return
         changed = {model.__name__ for model in self._models}
-        for model in list(_subclasses(BaseModel)):
+        data = [cls for cls in self._models if not issubclass(cls, BaseModel)]
+        models: list[type[Any]] = [*data, *_subclasses(BaseModel)]
+        for model in models:
             if _may_change(model.__module__) and (model in self._models or _names(model) & changed):
                 try:
-                    model.model_rebuild(force=True, raise_errors=True)
+                    _built_again(model)
                 except Exception as error:  # pydantic's, and what a name of the user's raises that can't be found now
                     logger.warning(
                         "%s.%s draws from a clock or at random by a default that can't be recorded (%s). Import it after "
@@ -150,6 +169,13 @@ class Captured:
                         model.__qualname__,
                         error,
                     )
+
+
+def _built_again(model: type[Any]) -> None:
+    if issubclass(model, BaseModel):
+        model.model_rebuild(force=True, raise_errors=True)
+    else:
+        rebuild_dataclass(cast("Any", model), force=True, raise_errors=True)
 
 
 def _may_change(module: str) -> bool:
@@ -183,7 +209,7 @@ def _subclasses(cls: type) -> Iterator[type[BaseModel]]:
                 yield cast("type[BaseModel]", found)
 
 
-def _names(model: type[BaseModel]) -> set[str]:
+def _names(model: type[Any]) -> set[str]:
     """The names in a model's schema, of which those of the models in it are some."""
     text = repr(model.__pydantic_core_schema__)
     return {name for name in text.replace("'", " ").replace(".", " ").replace(":", " ").split() if name.isidentifier()}

@@ -47,13 +47,13 @@ class _Installation:
 
     def _put(self, gates: list[Gate]) -> None:
         by_id: dict[int, Callable[..., Any]] = {id(gate.real): gate.method for gate in gates}
+        self._undo.append(Captured(gates).replace())
         for gate in gates:
             self._set(sys.modules[gate.module], gate.name, by_id[id(gate.real)])
         for module in _ALSO_IN:
             for name, value in list(vars(module).items()):
                 if id(value) in by_id:
                     self._set(module, name, by_id[id(value)])
-        self._undo.append(Captured(by_id).replace())
 
     def _set(self, module: ModuleType, name: str, value: Any) -> None:
         before = getattr(module, name)

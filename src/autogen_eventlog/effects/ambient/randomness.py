@@ -79,6 +79,17 @@ class SystemBytes(Gate):
         return self.real(size) if reader is None else _bytes(reader, self.kind, size, self.real)
 
 
+class ChosenBytes(Gate):
+    """`os.getrandom`."""
+
+    def call(self, size: int, flags: int = 0) -> bytes:
+        """Random bytes of the operating system's, by one of its ways."""
+        reader = None if READER.get() is None or index(size) < 0 else asking(FAMILY, 1)
+        if reader is None:
+            return self.real(size, flags)
+        return _bytes(reader, self.kind, size, lambda asked: self.real(asked, flags))
+
+
 def _seeding(real: Any) -> Callable[..., None]:
     """A generator that is made, or seeded anew, without a seed takes one from the operating system."""
 
@@ -131,7 +142,8 @@ def gates() -> list[Gate]:
     made: list[Gate] = [
         (Seeding if name == "seed" else Drawing)("random", name, getattr(random, name)) for name in names
     ]
-    return [*made, SystemBytes("os", "urandom", os.urandom)]
+    chosen = [ChosenBytes("os", "getrandom", os.getrandom)] if hasattr(os, "getrandom") else []
+    return [*made, SystemBytes("os", "urandom", os.urandom), *chosen]
 
 
 def install() -> Callable[[], None]:

@@ -1,0 +1,119 @@
+"""The commands that hold recorded histories against the code at hand, and write them into files."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autogen_eventlog.cli.seed import fix_hash_seed, seed_is_open
+from autogen_eventlog.cli.settings import Settings, settings_of
+
+if TYPE_CHECKING:
+    from autogen_eventlog.cli import checking
+
+_APP = "The function, plain or async, that is given a runtime and registers the agents on it."
+
+Every = Annotated[bool, typer.Option("--all", help="All agents that the log knows.")]
+Type = Annotated[str | None, typer.Option(metavar="TYPE", help="All agents of this type.")]
+
+
+class Mode(str, Enum):
+    """How much is looked for, as an option."""
+
+    strict = "strict"
+    report = "report"
+
+
+def check(
+    ctx: typer.Context,
+    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=_APP)],
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TARGET",
+            help="Agents by their ids (TYPE/KEY), histories by their files (*.history.jsonl).",
+            show_default=False,
+        ),
+    ] = None,
+    every: Every = False,
+    type: Type = None,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            metavar="MODE",
+            help="report: all that differs, as far as replay can go on behind it; strict: of each agent, the first.",
+        ),
+    ] = Mode.report,
+    from_snapshot: Annotated[
+        bool, typer.Option("--from-snapshot", help="Begin at the newest snapshot; what lies before is not looked at.")
+    ] = False,
+) -> None:
+    """Whether the code at hand does what was recorded.
+
+    Each agent's history is replayed with the code at hand, from the log or from a file, and nothing live is touched:
+    nothing is written, owned or sent. It says which agents would send, publish, ask or answer something else, which would
+    end in another state, and which can't be replayed. Exit code 1 if there is one, 0 if all are the same. Strings are
+    hashed with the seed that was recorded last, unless PYTHONHASHSEED is set.
+    """
+    from autogen_eventlog.cli import checking
+
+    asked = checking.Asked(tuple(targets or ()), every=every, type=type)
+    _with_seed(settings_of(ctx), asked)
+    plan = checking.CheckPlan(app, "strict" if mode is Mode.strict else "report", from_snapshot=from_snapshot)
+    asyncio.run(checking.check(settings_of(ctx), asked, plan))
+
+
+def export(
+    ctx: typer.Context,
+    history: Annotated[
+        Path,
+        typer.Option(
+            metavar="PATH", help="The file; with --all or --type the directory, with one file for each agent."
+        ),
+    ],
+    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="The agent's id, TYPE/KEY.")] = None,
+    every: Every = False,
+    type: Type = None,
+    app: Annotated[
+        str | None, typer.Option(metavar="MODULE:FUNCTION", help=f"{_APP} With it, the state is kept, too.")
+    ] = None,
+) -> None:
+    """Write agents' histories into files, for tests.
+
+    A file holds the present past of an agent, every event of it, and with --app the state that the code at hand ends in.
+    `eventlog check FILE` and the pytest plugin replay it without a database. The same history gives the same file.
+    """
+    from autogen_eventlog.cli import checking
+
+    asked = checking.Asked(() if agent is None else (agent,), every=every, type=type)
+    if app is not None:
+        _with_seed(settings_of(ctx), asked)
+    asyncio.run(checking.export(settings_of(ctx), asked, history, app))
+
+
+def with_seed_of(settings: Settings, agent: str) -> None:
+    """Run anew with the seed under which an agent was recorded, where none was given."""
+    from autogen_eventlog.cli import checking
+
+    if settings.own_process and seed_is_open():
+        fix_hash_seed(asyncio.run(checking.seed_of(settings, agent)))
+
+
+def _with_seed(settings: Settings, asked: checking.Asked) -> None:
+    """The same, of several."""
+    from autogen_eventlog.cli import checking
+
+    if settings.own_process and seed_is_open():
+        fix_hash_seed(asyncio.run(checking.recorded_seed(settings, asked)))
+
+
+def add_checks(app: typer.Typer) -> None:
+    """Make them commands of `app`."""
+    app.command(epilog="Example: eventlog check --all --app shop.agents:register --json")(check)
+    app.command(
+        epilog="Example: eventlog export planner/7 --history tests/planner.history.jsonl --app shop.agents:register"
+    )(export)

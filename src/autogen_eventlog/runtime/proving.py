@@ -1,0 +1,201 @@
+"""The proof that a captured state must pass before it is believed.
+
+A shadow, replayed from the proven snapshot before it or from the beginning, must come to the same state at the same tick.
+And a fresh instance that is given the snapshot must then be in that state. Proofs run in the background, one after the
+other, and take no more than their share of the processor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from autogen_core import Agent
+
+from autogen_eventlog.errors import (
+    DatabaseUnavailable,
+    EventLogError,
+    LogClosed,
+    NotCapturable,
+    NotRestorable,
+    UnrecordedEffect,
+)
+from autogen_eventlog.log import EventLog
+from autogen_eventlog.postgres.records import Snapshot
+from autogen_eventlog.recovery import Recovered, Recovery
+from autogen_eventlog.replay.follow import SLICE_SECONDS
+from autogen_eventlog.snapshots import FAILED, PROVEN, clock_of, kept, put
+from autogen_eventlog.state import capture, difference
+
+logger = logging.getLogger(__name__)
+
+_FIRST: Final = 20
+"""Differences that are named."""
+
+
+class Provable(Protocol):
+    """An agent whose snapshots are proven."""
+
+    @property
+    def recovery(self) -> Recovery: ...
+
+    async def scratch(self) -> Agent:
+        """A fresh instance that is no agent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What became of a proof."""
+
+    snapshot: Snapshot
+    status: str
+    """`proven` or `failed`."""
+    differing: tuple[str, ...]
+    """Where the states differ, or why there is no proof."""
+
+
+class Prover:
+    """Proves candidates in the background.
+
+    Args:
+        share: Of one processor, above 0 and up to 1.
+        keep: How many proven snapshots of an agent stay, at least.
+        on_failure: Told of each that failed.
+    """
+
+    def __init__(self, log: EventLog, share: float, keep: int, on_failure: Callable[[Proof], object]) -> None:
+        self._log = log
+        self._pause = SLICE_SECONDS * (1 - share) / share
+        self._keep = keep
+        self._on_failure = on_failure
+        self._waiting: dict[str, tuple[Provable, Snapshot]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def submit(self, agent: Provable, snapshot: Snapshot) -> None:
+        """Prove it when its turn comes; a newer one of the same agent takes its place until then."""
+        self._waiting[snapshot.stream] = (agent, snapshot)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="eventlog-prover")
+
+    async def settled(self) -> None:
+        """Return once nothing waits for its proof."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+
+    async def stop(self) -> None:
+        """Prove no more; what is not proven stays a candidate."""
+        self._waiting.clear()
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def prove(
+        self, agent: Provable, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None = None
+    ) -> Proof:
+        """Prove one now, and keep what was learnt.
+
+        Raises:
+            DatabaseUnavailable, LogClosed: The log could not be read.
+        """
+        proof = await self._judged(agent, snapshot, pace)
+        await self._log.snapshots.mark_snapshot(snapshot, proof.status)
+        if proof.status == PROVEN:
+            await self._forget_some(snapshot.stream)
+        else:
+            logger.warning(
+                "%s: the snapshot at version %d is not used: %s",
+                snapshot.stream,
+                snapshot.version,
+                "; ".join(proof.differing),
+            )
+            self._on_failure(proof)
+        return proof
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while self._waiting:
+            stream = next(iter(self._waiting))
+            agent, snapshot = self._waiting.pop(stream)
+            try:
+                await self.prove(agent, snapshot, self._breathe)
+            except LogClosed:
+                return
+            except EventLogError as error:
+                logger.warning("%s: the snapshot at version %d is not proven: %s", stream, snapshot.version, error)
+
+    async def _breathe(self) -> None:
+        await asyncio.sleep(self._pause)
+
+    async def _judged(self, agent: Provable, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None) -> Proof:
+        differing: list[str] = []
+        try:
+            shadow = await self._shadow(agent, snapshot, pace)
+        except (NotRestorable, UnrecordedEffect) as error:
+            # Replay can't tell: such an agent is restored from snapshots or not at all. What it was is what was captured.
+            logger.info("%s: the snapshot at version %d is proven by loading alone: %s", *_names(snapshot), error)
+        except EventLogError as error:
+            if isinstance(error, (LogClosed, DatabaseUnavailable)):
+                raise
+            return Proof(snapshot, FAILED, (f"replay does not come to it: {error}",))
+        else:
+            differing += self._against_shadow(snapshot, shadow)
+        if not differing:
+            differing += await self._when_loaded(agent, snapshot)
+        return Proof(snapshot, FAILED if differing else PROVEN, tuple(differing[:_FIRST]))
+
+    async def _shadow(
+        self, agent: Provable, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None
+    ) -> Recovered:
+        past = await agent.recovery.past(snapshot.version)
+        before = await agent.recovery.snapshot(past, snapshot.version - 1)
+        return await agent.recovery.along(past, before, pace=pace)
+
+    def _against_shadow(self, snapshot: Snapshot, shadow: Recovered) -> list[str]:
+        assert shadow.incarnation.agent is not None
+        reached = clock_of(shadow.incarnation)
+        said = snapshot.metadata
+        differing = [
+            f"clock.{name}: {said.get(name)!r} and {reached[name]!r}"
+            for name in reached
+            if said.get(name) != reached[name]
+        ]
+        return differing + self._state_differences(snapshot, shadow.incarnation.agent)
+
+    def _state_differences(self, snapshot: Snapshot, agent: Agent) -> list[str]:
+        try:
+            found = capture(agent, self._log.codec).data
+        except NotCapturable as error:
+            return [str(error)]
+        if found == snapshot.payload:
+            return []
+        differing = difference(snapshot.payload, found, limit=_FIRST)
+        return [f"{one.path}: {one.left} and {one.right}" for one in differing] or ["the bytes differ"]
+
+    async def _when_loaded(self, agent: Provable, snapshot: Snapshot) -> list[str]:
+        """Where a fresh instance differs that was given the snapshot."""
+        try:
+            fresh = await agent.scratch()
+            await put(snapshot, fresh, self._log.codec)
+        except Exception as error:  # the factory's own code
+            return [f"a fresh instance could not load it: {error!r}"]
+        return self._state_differences(snapshot, fresh)
+
+    async def _forget_some(self, stream: str) -> None:
+        """Delete all but the newest snapshots, and ever fewer older ones."""
+        there = await self._log.snapshots.list_snapshots(stream)
+        proven = [one.version for one in there if one.status == PROVEN]
+        stay = kept(proven, self._keep)
+        newest = max(proven, default=0)
+        for one in there:
+            old_candidate = one.status != PROVEN and one.status != FAILED and one.version < newest
+            if old_candidate or (one.status == PROVEN and one.version not in stay):
+                await self._log.snapshots.delete_snapshot(one)
+
+
+def _names(snapshot: Snapshot) -> tuple[str, int]:
+    return snapshot.stream, snapshot.version

@@ -1,0 +1,31 @@
+"""Snapshots of an agent's whole state, taken without its cooperation."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+from autogen_core import Agent
+
+from autogen_eventlog.codec import Codec
+from autogen_eventlog.errors import PayloadCorrupt
+from autogen_eventlog.postgres.records import Snapshot
+from autogen_eventlog.state import load
+
+KIND: Final = "captured"
+DIGEST: Final = "digest"
+"""In a snapshot's metadata: SHA-256 of its payload, in hex."""
+
+
+def put(snapshot: Snapshot, agent: Agent, codec: Codec) -> None:
+    """Give a fresh instance a snapshot's state.
+
+    Raises:
+        PayloadCorrupt: It is not what was stored.
+        What `state.load` raises; the instance is then as it was.
+    """
+    recorded, found = snapshot.metadata.get(DIGEST), sha256(snapshot.payload).hexdigest()
+    if recorded != found:
+        where = f"snapshot of stream {snapshot.stream!r} at version {snapshot.version}"
+        raise PayloadCorrupt(where, f"its digest is {found}, and {recorded} was recorded")
+    load(snapshot.payload, into=agent, codec=codec)

@@ -1,0 +1,475 @@
+"""Snapshots of agents that know nothing of them: taken, proven, restored from, and refused when they can't be right."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.messages import TextMessage
+from autogen_core import AgentId, CancellationToken, MessageContext, RoutedAgent, message_handler, rpc
+from autogen_core.model_context import BufferedChatCompletionContext
+from autogen_core.models import ModelInfo
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
+from autogen_eventlog.errors import NotCapturable
+from autogen_eventlog.events import EventType
+from autogen_eventlog.snapshots import FAILED, PROVEN, TAKEN, SnapshotPolicy, kept
+from autogen_eventlog.state import capture
+from autogen_eventlog.testing.equality import difference
+
+ONE = AgentId("hoarder", "one")
+EVERY_TEN = SnapshotPolicy(every=10, within=None, proving=1.0)
+
+
+@dataclass
+class Put:
+    value: int
+
+
+@dataclass
+class Sum:
+    value: int
+
+
+@dataclass
+class Node:
+    name: str
+    parent: Node | None = None
+    children: list[Node] = field(default_factory=list)
+
+
+class Hoarder(RoutedAgent):
+    """Keeps all kinds of things, in private, and has no idea of snapshots."""
+
+    def __init__(self) -> None:
+        super().__init__("hoards")
+        self._by_rest: defaultdict[int, list[int]] = defaultdict(list)
+        self._counts: Counter[str] = Counter()
+        self._last: deque[int] = deque(maxlen=3)
+        self._order: OrderedDict[int, str] = OrderedDict()
+        self._seen: set[int] = set()
+        self._root = Node("root")
+        self._root.children.append(Node("first", self._root))
+        self._shared = self._by_rest
+        self._lock = asyncio.Lock()
+        self._turns: asyncio.Queue[int] = asyncio.Queue()
+        self._pairs: dict[tuple[int, str], frozenset[int]] = {}
+
+    @rpc
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        async with self._lock:
+            await asyncio.sleep(0)
+            self._by_rest[message.value % 3].append(message.value)
+            self._counts.update(str(message.value))
+            self._last.append(message.value)
+            self._order[message.value] = str(message.value)
+            self._order.move_to_end(message.value, last=message.value % 2 == 0)
+            self._seen.add(message.value)
+            self._root.children[0].children.append(Node(str(message.value), self._root.children[0]))
+            await self._turns.put(message.value)
+            self._pairs[message.value, str(message.value)] = frozenset(self._last)
+        return Sum(sum(self._seen))
+
+
+class Threaded(Hoarder):
+    """Holds a thread that it started itself."""
+
+    @rpc
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        self._running = asyncio.get_running_loop().create_future()
+        return Sum(1)
+
+
+class Fickle(Hoarder):
+    """What it keeps depends on something that no log knows."""
+
+    outside = 0
+
+    @rpc
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        self._seen.add(message.value * 1000 + Fickle.outside)
+        return Sum(message.value)
+
+
+class Slow(Hoarder):
+    """Takes its time."""
+
+    gate: asyncio.Event
+
+    @rpc
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        answer = await super().on_put(message, ctx)
+        await asyncio.sleep(0.01)
+        return answer
+
+
+@asynccontextmanager
+async def running(
+    dsn: str, cls: type[RoutedAgent] = Hoarder, policy: SnapshotPolicy | None = EVERY_TEN, name: str = "hoarder"
+) -> AsyncIterator[EventSourcedAgentRuntime]:
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log, snapshots=policy)])
+        await cls.register(runtime, name, cls)
+        runtime.start()
+        yield runtime
+        await runtime.stop_when_idle()
+
+
+def log_of(runtime: EventSourcedAgentRuntime) -> EventLog:
+    return runtime._agents.log
+
+
+async def put(runtime: EventSourcedAgentRuntime, *values: int, agent: AgentId = ONE) -> None:
+    for value in values:
+        await runtime.send_message(Put(value), agent)
+
+
+async def settled(runtime: EventSourcedAgentRuntime) -> None:
+    await runtime._agents.snapshots.settled()
+
+
+async def state_of(runtime: EventSourcedAgentRuntime, agent: AgentId = ONE) -> dict[str, Any]:
+    instance = await runtime.try_get_underlying_agent_instance(agent)
+    return {name: value for name, value in vars(instance).items() if name not in ("_runtime", "_lock", "_handlers")}
+
+
+def plain(state: dict[str, Any]) -> dict[str, Any]:
+    """Without what is compared by identity alone."""
+    queue = state.pop("_turns")
+    return {**state, "turns": list(queue._queue), "waiting": queue.qsize()}
+
+
+# -- taking and proving -------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_that_knows_nothing_of_snapshots_is_recovered_from_them(dsn: str) -> None:
+    async with running(dsn) as runtime:
+        await put(runtime, *range(25))
+        await settled(runtime)
+        snapshots = await log_of(runtime).snapshots.list_snapshots(str(ONE))
+        assert len(snapshots) >= 2
+        assert {snapshot.status for snapshot in snapshots} == {PROVEN}
+        live = plain(await state_of(runtime))
+    async with running(dsn) as runtime:
+        head = await log_of(runtime).head(ONE)
+        assert head is not None
+        report = await runtime.restore(ONE, version=head.version)
+        assert report.snapshot_version == snapshots[0].version
+        assert report.events_replayed < 15
+        recovered = plain(await state_of(runtime))
+        assert difference(live, recovered) is None
+        assert recovered["_shared"] is recovered["_by_rest"]
+        assert recovered["_root"].children[0].children[3].parent.parent is recovered["_root"]
+        # And it goes on as the live one would.
+        await put(runtime, 100, 101, 102, 103)
+        more = await state_of(runtime)
+        assert (list(more["_last"]), more["_last"].maxlen) == ([101, 102, 103], 3)
+        assert more["_by_rest"][99] == []
+        assert await more["_turns"].get() == 0
+        await settled(runtime)
+
+
+async def test_every_version_is_the_same_with_and_without_snapshots(dsn: str) -> None:
+    async with running(dsn) as runtime:
+        await put(runtime, *range(12))
+        await settled(runtime)
+        log = log_of(runtime)
+        head = await log.head(ONE)
+        assert head is not None
+        digests = [
+            capture(await runtime.view(ONE, version=version), log.codec).digest for version in range(1, head.version + 1)
+        ]
+        sql(dsn, "DELETE FROM eventlog.snapshot")
+        without = [
+            capture(await runtime.view(ONE, version=version), log.codec).digest for version in range(1, head.version + 1)
+        ]
+        assert digests == without
+
+
+async def test_snapshots_every_few_milliseconds_under_load_each_restored_and_run_to_the_end(dsn: str) -> None:
+    """A7."""
+    policy = SnapshotPolicy(every=1, within=None, keep=1000, proving=1.0)
+    async with running(dsn, Slow, policy) as runtime:
+        await asyncio.gather(*(put(runtime, value, value + 100) for value in range(30)))
+        await settled(runtime)
+        log = log_of(runtime)
+        snapshots = [one for one in await log.snapshots.list_snapshots(str(ONE)) if one.status == PROVEN]
+        assert snapshots
+        end = capture(await runtime.try_get_underlying_agent_instance(ONE), log.codec).digest
+        for snapshot in snapshots:
+            sql(dsn, f"UPDATE eventlog.snapshot SET status = 'taken' WHERE version <> {snapshot.version}")
+            sql(dsn, f"UPDATE eventlog.snapshot SET status = 'proven' WHERE version = {snapshot.version}")
+            assert capture(await runtime.view(ONE), log.codec).digest == end
+
+
+async def test_a_snapshot_on_demand_is_proven_at_once(dsn: str) -> None:
+    async with running(dsn, policy=SnapshotPolicy(within=None)) as runtime:
+        await put(runtime, 1, 2, 3)
+        report = await runtime.snapshot(ONE)
+        assert (report.proven, report.kind, report.differing) == (True, "captured", ())
+        head = await log_of(runtime).head(ONE)
+        assert head is not None and report.version == head.version
+        assert (await runtime.restore(ONE, version=report.version)).snapshot_version == report.version
+
+
+async def test_an_agent_that_pauses_and_one_whose_runtime_stops_get_theirs(dsn: str) -> None:
+    policy = SnapshotPolicy(within=None, idle=0.05, at_stop=True)
+    async with running(dsn, policy=policy) as runtime:
+        await put(runtime, 1)
+        while not (paused := await log_of(runtime).snapshots.list_snapshots(str(ONE))):
+            await asyncio.sleep(0.01)
+        await put(runtime, 2)
+        log = log_of(runtime)
+        await runtime.stop_when_idle()
+        stopped = await log.snapshots.list_snapshots(str(ONE))
+        assert stopped[0].version > paused[0].version
+        runtime.start()
+
+
+async def test_a_snapshot_is_due_by_the_time_that_replay_would_take(dsn: str) -> None:
+    class Busy(Hoarder):
+        @rpc
+        async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+            sum(range(100_000))
+            return Sum(message.value)
+
+    async with running(dsn, Busy, SnapshotPolicy(within=0.05, proving=1.0)) as runtime:
+        await put(runtime, *range(60))
+        await settled(runtime)
+        busy = await log_of(runtime).snapshots.list_snapshots(str(ONE))
+    async with running(dsn, policy=SnapshotPolicy(within=5.0)) as runtime:
+        other = AgentId("hoarder", "other")
+        await put(runtime, *range(60), agent=other)
+        await settled(runtime)
+        assert busy and await log_of(runtime).snapshots.list_snapshots(str(other)) == []
+
+
+async def test_a_candidate_that_its_process_did_not_prove_is_proven_by_the_next(dsn: str) -> None:
+    async with running(dsn, policy=SnapshotPolicy(within=None, at_stop=True)) as runtime:
+        await put(runtime, *range(60))
+    async with running(dsn, policy=EVERY_TEN) as runtime:
+        before = await log_of(runtime).snapshots.list_snapshots(str(ONE))
+        assert [one.status for one in before] == [TAKEN]
+        await put(runtime, 1)
+        await settled(runtime)
+        statuses = {one.version: one.status for one in await log_of(runtime).snapshots.list_snapshots(str(ONE))}
+        assert PROVEN in statuses.values()
+
+
+async def test_no_snapshot_is_taken_amid_a_delivery(dsn: str) -> None:
+    async with running(dsn, Slow, SnapshotPolicy(every=1, within=None)) as runtime:
+        sending = asyncio.gather(*(put(runtime, value) for value in range(5)))
+        await sending
+        await settled(runtime)
+        log = log_of(runtime)
+        for snapshot in await log.snapshots.list_snapshots(str(ONE)):
+            running_then = 0
+            async for event in log.read(ONE, until_version=snapshot.version):
+                running_then += event.type is EventType.MESSAGE_DELIVERED
+                running_then -= event.type is EventType.DELIVERY_COMPLETED
+            assert running_then == 0
+
+
+def test_old_snapshots_become_ever_fewer() -> None:
+    versions = list(range(10, 100_000, 10))
+    stay = kept(versions, 3)
+    assert {99_990, 99_980, 99_970} <= stay
+    assert len(stay) <= 3 + 18
+    assert kept([], 3) == set()
+    assert kept([7], 3) == {7}
+    # What stays once stays for long: pruning again and again loses no distance.
+    there: list[int] = []
+    for version in versions:
+        there = sorted(kept([*there, version], 3))
+    distances = {(there[-1] - version).bit_length() for version in there}
+    assert len(distances) >= 10
+
+
+# -- what can't be right is refused -------------------------------------------------------------------------------
+
+
+async def test_what_can_t_be_captured_is_named_and_the_agent_restored_by_replay(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(dsn, Threaded) as runtime:
+        with caplog.at_level(logging.WARNING):
+            await put(runtime, *range(12))
+            await settled(runtime)
+        assert "_running" in caplog.text
+        assert await log_of(runtime).snapshots.list_snapshots(str(ONE)) == []
+        with pytest.raises(NotCapturable, match="_running"):
+            await runtime.snapshot(ONE)
+        assert await runtime.view(ONE)
+
+
+async def test_a_state_that_replay_does_not_reach_is_not_believed(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Fickle.outside = 0
+    async with running(dsn, Fickle, SnapshotPolicy(within=None)) as runtime:
+        await put(runtime, 1, 2)
+        Fickle.outside = 5
+        with caplog.at_level(logging.WARNING):
+            report = await runtime.snapshot(ONE)
+        assert not report.proven
+        assert any("_seen" in one for one in report.differing)
+        log = log_of(runtime)
+        (snapshot,) = await log.snapshots.list_snapshots(str(ONE))
+        assert snapshot.status == FAILED
+        await log.writer.flush()
+        failures = [event async for event in log.tail(follow=False) if event.type is EventType.SNAPSHOT_FAILED]
+        assert [(event.recipient, event.metadata["version"]) for event in failures] == [(str(ONE), snapshot.version)]
+        assert (await runtime.restore(ONE, version=snapshot.version)).snapshot_version is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "payload = ''",
+        "payload = substring(payload FOR length(payload) - 5)",
+        "payload = '{}'",
+        "payload = '[]'",
+        "payload = replace(encode(payload, 'escape'), '\"hoards\"', '\"hoarse\"')::bytea",
+        "metadata = '{}'",
+        "metadata = jsonb_set(metadata::jsonb, '{tick}', '\"x\"')::json",
+    ],
+)
+async def test_a_damaged_snapshot_is_set_aside_for_an_older_one(
+    dsn: str, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A12."""
+    async with running(dsn) as runtime:
+        await put(runtime, *range(25))
+        await settled(runtime)
+        live = capture(await runtime.try_get_underlying_agent_instance(ONE), log_of(runtime).codec).digest
+        newest, older, *_ = await log_of(runtime).snapshots.list_snapshots(str(ONE))
+    sql(dsn, f"UPDATE eventlog.snapshot SET {damage} WHERE version = {newest.version}")
+    async with running(dsn) as runtime:
+        head = await log_of(runtime).head(ONE)
+        assert head is not None
+        with caplog.at_level(logging.WARNING):
+            report = await runtime.restore(ONE, version=head.version)
+        assert report.snapshot_version == older.version
+        assert f"version {newest.version}" in caplog.text
+        assert capture(await runtime.try_get_underlying_agent_instance(ONE), log_of(runtime).codec).digest == live
+
+
+async def test_a_class_that_stored_data_names_is_not_made(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    """G10: even if the digest is right."""
+    async with running(dsn) as runtime:
+        await put(runtime, *range(12))
+        await settled(runtime)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE eventlog.snapshot SET payload = replace(encode(payload, 'escape'), %s, %s)::bytea",
+            (f"{__name__}:Node", "subprocess:Popen"),
+        )
+        connection.execute(
+            "UPDATE eventlog.snapshot SET metadata = jsonb_set(metadata::jsonb, '{digest}',"
+            " to_jsonb(encode(sha256(payload), 'hex')))::json"
+        )
+    async with running(dsn) as runtime:
+        with caplog.at_level(logging.WARNING):
+            assert (await runtime.send_message(Put(1), ONE)).value == sum(range(12))
+        assert "subprocess:Popen" in caplog.text
+
+
+# -- real agents --------------------------------------------------------------------------------------------------
+
+
+class Helper(RoutedAgent):
+    """Has an assistant of AgentChat's."""
+
+    def __init__(self, assistant: AssistantAgent) -> None:
+        super().__init__("helps")
+        self._assistant = assistant
+
+    @message_handler
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        text = TextMessage(content=str(message.value), source="user")
+        response = await self._assistant.on_messages([text], CancellationToken())
+        return Sum(len(response.chat_message.to_model_text()))
+
+
+def helper(answers: int) -> Callable[[], Helper]:
+    info = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
+
+    def make() -> Helper:
+        client = ReplayChatCompletionClient(["x" * (1 + n % 7) for n in range(answers)], info)
+        context = BufferedChatCompletionContext(buffer_size=4)
+        return Helper(AssistantAgent("assistant", client, model_context=context))
+
+    return make
+
+
+async def test_an_assistant_is_captured_with_its_context_and_asks_its_model_no_more_than_once(dsn: str) -> None:
+    agent = AgentId("helper", "one")
+
+    @asynccontextmanager
+    async def helping(answers: int) -> AsyncIterator[EventSourcedAgentRuntime]:
+        async with EventLog.open(dsn) as log:
+            runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log, snapshots=EVERY_TEN)])
+            await Helper.register(runtime, "helper", helper(answers))
+            runtime.start()
+            yield runtime
+            await runtime.stop_when_idle()
+
+    async with helping(20) as runtime:
+        await put(runtime, *range(10), agent=agent)
+        await settled(runtime)
+        assert (await runtime.snapshot(agent)).proven
+        live = capture(await runtime.try_get_underlying_agent_instance(agent), log_of(runtime).codec)
+    async with helping(0) as runtime:  # no model to be asked
+        head = await log_of(runtime).head(agent)
+        assert head is not None
+        report = await runtime.restore(agent, version=head.version)
+        assert report.snapshot_version is not None and report.events_replayed < 20
+        recovered = await runtime.try_get_underlying_agent_instance(agent, Helper)
+        assert capture(recovered, log_of(runtime).codec).digest == live.digest
+        state = await recovered._assistant.save_state()
+        assert len(state["llm_context"]["messages"]) == 20
+
+
+# -- the loop is not held up --------------------------------------------------------------------------------------
+
+
+async def test_a_large_state_is_read_while_others_are_served(dsn: str) -> None:
+    class Large(Hoarder):
+        def __init__(self) -> None:
+            super().__init__()
+            self._pages = [f"{number:>100}" for number in range(10_000)]
+
+    async with running(dsn, Large, SnapshotPolicy(within=None)) as runtime:
+        await put(runtime, 1)
+        assert (await runtime.snapshot(ONE)).bytes > 1_000_000
+        threads: set[int] = set()
+        shell = runtime._agents.shells[ONE]
+        snapshotting = shell._snapshotting
+        original = snapshotting._captured
+
+        async def seen(agent: Any) -> Any:
+            answered = asyncio.create_task(put(runtime, 2, agent=AgentId("hoarder", "other")))
+            state = await original(agent)
+            threads.add(threading.get_ident())
+            await answered
+            return state
+
+        snapshotting._captured = seen  # type: ignore[method-assign]
+        await put(runtime, 3)
+        assert (await runtime.snapshot(ONE)).proven
+        assert threads
+
+
+def sql(dsn: str, statement: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement)
