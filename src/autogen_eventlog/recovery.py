@@ -7,7 +7,7 @@ differs is what happens at the end of the journal (`Incarnation.continues`).
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -62,13 +62,26 @@ class Recovery:
     """Brings instances of one agent to a version of its past."""
 
     def __init__(
-        self, log: EventLog, agent_id: AgentId, build: Build, new_incarnation: Callable[..., Incarnation]
+        self,
+        log: EventLog,
+        agent_id: AgentId,
+        build: Build,
+        new_incarnation: Callable[..., Incarnation],
+        today: Callable[[RecordedEvent], RecordedEvent],
+        outside: Callable[[Agent], Collection[object]],
     ) -> None:
+        """
+        Args:
+            today: Gives a recorded output in the shape that its message's class has today.
+            outside: What hangs on an instance and is no part of its state.
+        """
         self._log = log
         self._id = agent_id
         self._stream = str(agent_id)
         self._build = build
         self._new = new_incarnation
+        self._today = today
+        self._outside = outside
         self._now: Producer | None = None
 
     @property
@@ -178,7 +191,7 @@ class Recovery:
             assert differing is not None
             differing.append(self._divergence(mismatch, machine, past))
 
-        machine = Machine(by_order=by_order, on_difference=None if differing is None else note)
+        machine = Machine(by_order=by_order, on_difference=None if differing is None else note, today=self._today)
         activation = await past.first_activation()
         incarnation = await self._incarnate(machine, activation, continues=continues)
         after: Place | None = None
@@ -322,7 +335,7 @@ class Recovery:
     async def _load(self, incarnation: Incarnation, machine: Machine, snapshot: Snapshot) -> None:
         assert incarnation.agent is not None
         set_clock(incarnation, machine, snapshot)
-        await put(snapshot, incarnation.agent, self._log.codec)
+        await put(snapshot, incarnation.agent, self._log.codec, self._outside(incarnation.agent))
 
 
 class _Seen:

@@ -101,6 +101,11 @@ class Far(Worker):
     def __init__(self, command: tuple[str, ...], *arguments: object) -> None:
         self._run("far", *arguments)
         self._command = command
+        self._reading = asyncio.Lock()
+
+    async def says(self, field: str, value: object = None) -> dict[str, Any]:
+        async with self._reading:  # what it says meanwhile that is for others is kept
+            return await super().says(field, value)
 
 
 class HumanWorker(Worker):

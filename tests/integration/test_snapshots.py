@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -15,12 +16,15 @@ import psycopg
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import AgentId, CancellationToken, MessageContext, RoutedAgent, message_handler, rpc
 from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_core.models import ModelInfo
 from autogen_ext.models.replay import ReplayChatCompletionClient
+from typer.testing import CliRunner
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
+from autogen_eventlog.cli.app import app
 from autogen_eventlog.errors import NotCapturable
 from autogen_eventlog.events import EventType
 from autogen_eventlog.snapshots import FAILED, PROVEN, TAKEN, SnapshotPolicy, kept
@@ -187,11 +191,13 @@ async def test_every_version_is_the_same_with_and_without_snapshots(dsn: str) ->
         head = await log.head(ONE)
         assert head is not None
         digests = [
-            capture(await runtime.view(ONE, version=version), log.codec).digest for version in range(1, head.version + 1)
+            capture(await runtime.view(ONE, version=version), log.codec).digest
+            for version in range(1, head.version + 1)
         ]
         sql(dsn, "DELETE FROM eventlog.snapshot")
         without = [
-            capture(await runtime.view(ONE, version=version), log.codec).digest for version in range(1, head.version + 1)
+            capture(await runtime.view(ONE, version=version), log.codec).digest
+            for version in range(1, head.version + 1)
         ]
         assert digests == without
 
@@ -312,9 +318,7 @@ async def test_what_can_t_be_captured_is_named_and_the_agent_restored_by_replay(
         assert await runtime.view(ONE)
 
 
-async def test_a_state_that_replay_does_not_reach_is_not_believed(
-    dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_state_that_replay_does_not_reach_is_not_believed(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     Fickle.outside = 0
     async with running(dsn, Fickle, SnapshotPolicy(within=None)) as runtime:
         await put(runtime, 1, 2)
@@ -473,3 +477,70 @@ async def test_a_large_state_is_read_while_others_are_served(dsn: str) -> None:
 def sql(dsn: str, statement: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(statement)
+
+
+# -- the commands -------------------------------------------------------------------------------------------------
+
+
+async def register_hoarders(runtime: EventSourcedAgentRuntime) -> None:
+    await Hoarder.register(runtime, "hoarder", Hoarder)
+
+
+async def register_fickle(runtime: EventSourcedAgentRuntime) -> None:
+    await Fickle.register(runtime, "hoarder", Fickle)
+
+
+def eventlog(dsn: str, *arguments: str) -> Any:
+    return CliRunner().invoke(app, ["--dsn", dsn, "--json", *arguments])
+
+
+def test_the_command_takes_snapshots_by_replay_and_another_proves_what_is_left(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+
+    async def record() -> None:
+        async with running(dsn, policy=None) as runtime:
+            await put(runtime, *range(7))
+
+    asyncio.run(record())
+    taken = eventlog(dsn, "snapshot", str(ONE), "--app", f"{__name__}:register_hoarders")
+    assert taken.exit_code == 0, taken.output
+    said = json.loads(taken.stdout)
+    assert (said["agent"], said["proven"], said["kind"]) == (str(ONE), True, "captured")
+    again = eventlog(dsn, "verify", "--all", "--app", f"{__name__}:register_hoarders", "--again")
+    assert again.exit_code == 0 and json.loads(again.stdout)["version"] == said["version"], again.output
+    sql(
+        dsn,
+        "UPDATE eventlog.snapshot SET status = 'taken', payload = replace(encode(payload, 'escape'), '6', '5')::bytea",
+    )
+    failed = eventlog(dsn, "verify", "--type", "hoarder", "--app", f"{__name__}:register_hoarders")
+    assert failed.exit_code == 1 and not json.loads(failed.stdout)["proven"], failed.output
+
+    async def restored() -> None:
+        async with running(dsn, policy=None) as runtime:
+            assert (await runtime.restore(ONE, version=said["version"])).snapshot_version is None
+
+    asyncio.run(restored())
+
+
+async def test_every_agent_of_a_team_gets_its_snapshot(dsn: str) -> None:
+    info = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
+    async with EventLog.open(dsn) as log:
+        handler = EventLogHandler(log, snapshots=SnapshotPolicy(within=None))
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[handler])
+        runtime.start()
+        members = [
+            AssistantAgent(name, ReplayChatCompletionClient([f"{name} {n}" for n in range(9)], info)) for name in "ab"
+        ]
+        team = RoundRobinGroupChat(members, max_turns=4, runtime=runtime)
+        await team.run(task="begin")
+        await runtime.stop_when_idle()
+        runtime.start()
+        for head in await log.agents():
+            if head.version and not head.stream.startswith("$") and "output" not in head.stream:
+                report = await runtime.snapshot(AgentId.from_str(head.stream))
+                assert report.proven, report
+        result = await team.run(task="go on")
+        assert [message.to_text() for message in result.messages[1:3]] == ["a 2", "b 2"]
+        await runtime.stop_when_idle()

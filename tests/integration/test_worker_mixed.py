@@ -322,6 +322,28 @@ async def test_a_team_is_run_saved_loaded_into_another_on_another_worker_and_goe
     assert texts[:5] == ["begin", "one", "two", "three", "four"]
 
 
+@pytest.mark.parametrize("awaited", [True, False])
+async def test_a_state_whose_loading_was_not_awaited_is_warned_of_and_the_agent_has_its_past_all_the_same(
+    workers: Workers, awaited: bool
+) -> None:
+    """A1."""
+    caller, first = [await workers.ours() for _ in range(2)]
+    await first.register_factory("one", Adder)
+    assert await caller.send_message(Add(41), ONE) == Total(41)
+    state = await caller.agent_save_state(ONE)
+    await first.stop()
+    second = await workers.ours()
+    await second.register_factory("one", Adder)
+    loading = second.agent_load_state(ONE, state)
+    if awaited:
+        await loading
+        del loading
+    else:
+        with pytest.warns(RuntimeWarning, match="agent_load_state' was never awaited"):
+            del loading
+    assert await caller.send_message(Add(1), ONE) == Total(42)
+
+
 async def test_a_member_that_fails_ends_the_run_with_its_error(workers: Workers) -> None:
     """D5. (That the manager then waits for this member in the next run too is AutoGen's own doing, in process as well.)"""
     worker = await workers.ours()

@@ -266,3 +266,26 @@ def test_the_machine_knows_who_recorded_the_part_that_it_follows() -> None:
     assert (following.producer, following.activation) == (None, None)
     following.due(idle=True)
     assert (following.producer, following.activation) == ({"python": "3.9.1"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "payload", "fits"),
+    [
+        (Outcome.RAISED, b'{"text":"<Order object at 0x7fAA>"}', True),
+        (Outcome.RAISED, b'{"text":"<Other object at 0x7f01>"}', False),
+        (Outcome.REPLIED, b'{"text":"<Order object at 0x7fAA>"}', False),
+    ],
+)
+def test_the_text_of_an_error_may_name_an_object_at_another_address(
+    outcome: Outcome, payload: bytes, fits: bool
+) -> None:
+    ended = event(
+        3,
+        EventType.DELIVERY_COMPLETED,
+        1,
+        delivery=2,
+        payload=b'{"text":"<Order object at 0x7f01>"}',
+        outcome=outcome,
+    )
+    made = Production(EventType.DELIVERY_COMPLETED, payload=payload, outcome=outcome, delivery=2)
+    assert made.matches(ended) is fits

@@ -62,6 +62,7 @@ class Recorder:
         self.read: list[tuple[str, Any]] = []
         self.answers = answers
         self.running = True
+        self.replays = False
         self.generator: Random | None = None
         self.moment = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
         self.added = 0
@@ -201,6 +202,22 @@ def test_what_can_not_be_read_is_refused_as_ever_and_not_recorded(reader: Record
     with pytest.raises(ValueError):
         random.SystemRandom().getrandbits(-1)
     assert reader.read == []
+
+
+@as_agents
+def test_sleeping_takes_no_time_in_replay(reader: Recorder) -> None:
+    clock: Any = time.monotonic.__self__  # type: ignore[attr-defined]
+    at = clock.real()
+    time.sleep(0.02)
+    assert clock.real() - at >= 0.02
+    reader.replays = True
+    at = clock.real()
+    time.sleep(3600)
+    assert clock.real() - at < 60
+    with pytest.raises(ValueError, match="non-negative"):
+        time.sleep(-1)
+    with pytest.raises(TypeError):
+        time.sleep("1")  # type: ignore[arg-type]
 
 
 @as_agents

@@ -63,7 +63,6 @@ class Waiter(BaseAgent):
         for number in range(3):
             yield number
 
-
     async def fail(self) -> None:
         await asyncio.sleep(0)
         raise LookupError

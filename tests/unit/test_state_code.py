@@ -358,6 +358,12 @@ def test_a_weak_reference_to_what_only_others_hold_is_named() -> None:
     assert "Node" in reason
 
 
+def test_an_attribute_whose_name_is_no_text_is_named() -> None:
+    node = Node(1)
+    vars(node)[1] = 2  # type: ignore[index]
+    assert refused([node])[0][:2] == ("self.value[0]", "tests.unit.state_agents:Node")
+
+
 def test_a_frozen_value_that_contains_itself_is_named() -> None:
     from tests.unit.state_agents import Point
 

@@ -319,6 +319,17 @@ def test_objects_written_in_c_go_on_where_they_stood() -> None:
     assert copy[6].fullmatch("AB")
 
 
+def test_a_round_goes_on_where_it_stood() -> None:
+    members = ["a", "b", "c"]
+    begun, gone_round, never = itertools.cycle(members), itertools.cycle(tuple(members)), itertools.cycle(members)
+    next(begun)
+    for _ in range(5):
+        next(gone_round)
+    copy = loaded([begun, gone_round, never])
+    assert [[next(one) for _ in range(5)] for one in copy] == [list("bcabc"), list("cabca"), list("abcab")]
+    assert [next(begun), next(gone_round), next(never)] == ["b", "c", "a"]
+
+
 def test_callables_of_data_can_be_called() -> None:
     def build() -> Holder:
         return Holder(keep=[functools.partial, int, operator.add])

@@ -84,7 +84,7 @@ async def check(settings: Settings, asked: Asked, plan: CheckPlan) -> None:
     register = load_register(plan.app)
     histories = {name: _read(name) for name in asked.files}
     async with _log(settings, asked) as log:
-        agents = await _agents(log.reader, asked) if asked.needs_log else []
+        agents = await agents_of(log.reader, asked) if asked.needs_log else []
         named: list[str | History] = [histories.get(name, name) for name in asked.named]
         targets = named or [*agents]
         async with registered(log, register) as runtime:
@@ -116,7 +116,7 @@ async def export(settings: Settings, asked: Asked, path: Path, app: str | None) 
     output = Output(settings)
     register = None if app is None else load_register(app)
     async with looking(settings) as log:
-        agents = await _agents(log.reader, asked)
+        agents = await agents_of(log.reader, asked)
         async with AsyncExitStack() as stack:
             runtime = None if register is None else await stack.enter_async_context(registered(log, register))
             written: list[dict[str, Any]] = []
@@ -173,7 +173,7 @@ def _read(name: str) -> History:
         raise Refused(f"{name}: {error.strerror or error}") from error
 
 
-async def _agents(reader: Reader, asked: Asked) -> list[str]:
+async def agents_of(reader: Reader, asked: Asked) -> list[str]:
     """The ids, each known to the log."""
     heads = [await _head(reader, name) for name in asked.agents] or await _heads(reader, asked)
     return [head.stream for head in heads]

@@ -95,6 +95,72 @@ def export(
     asyncio.run(checking.export(settings_of(ctx), asked, history, app))
 
 
+def determinism(
+    ctx: typer.Context,
+    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=_APP)],
+    agents: Annotated[
+        list[str] | None, typer.Argument(metavar="AGENT", help="Agents by their ids, TYPE/KEY.", show_default=False)
+    ] = None,
+    every: Every = False,
+    type: Type = None,
+) -> None:
+    """Whether agents can be restored by replay, class by class.
+
+    Found by running: each history is replayed twice with the code at hand, into fresh instances. A class is replay-safe, safe
+    with the effects that are recorded of it, or not safe, because of the calls and places that are named. Nothing is
+    written, owned or sent. Exit code 1 if a class is not safe.
+    """
+    from autogen_eventlog.cli import checking
+    from autogen_eventlog.cli.determinism import determinism as judge
+
+    asked = checking.Asked(tuple(agents or ()), every=every, type=type)
+    _with_seed(settings_of(ctx), asked)
+    asyncio.run(judge(settings_of(ctx), asked, app))
+
+
+def snapshot(
+    ctx: typer.Context,
+    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=_APP)],
+    agents: Annotated[
+        list[str] | None, typer.Argument(metavar="AGENT", help="Agents by their ids, TYPE/KEY.", show_default=False)
+    ] = None,
+    every: Every = False,
+    type: Type = None,
+) -> None:
+    """Take snapshots of agents as they are now, by replay, and prove them.
+
+    Nothing live is touched, so agents may be at work. Recoveries and views begin there. Exit code 1 if an agent's could not
+    be taken or was not proven; the table says why.
+    """
+    from autogen_eventlog.cli import checking, snapshotting
+
+    asked = checking.Asked(tuple(agents or ()), every=every, type=type)
+    _with_seed(settings_of(ctx), asked)
+    asyncio.run(snapshotting.snapshot(settings_of(ctx), asked, app))
+
+
+def verify(
+    ctx: typer.Context,
+    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=_APP)],
+    agents: Annotated[
+        list[str] | None, typer.Argument(metavar="AGENT", help="Agents by their ids, TYPE/KEY.", show_default=False)
+    ] = None,
+    every: Every = False,
+    type: Type = None,
+    again: Annotated[bool, typer.Option("--again", help="Those that are proven already, too.")] = False,
+) -> None:
+    """Prove snapshots that no process has proven yet.
+
+    A shadow is replayed to each from the proven one before it, and must come to the same state. One that fails is never
+    restored from. Exit code 1 if one does.
+    """
+    from autogen_eventlog.cli import checking, snapshotting
+
+    asked = checking.Asked(tuple(agents or ()), every=every, type=type)
+    _with_seed(settings_of(ctx), asked)
+    asyncio.run(snapshotting.verify(settings_of(ctx), asked, app, again=again))
+
+
 def with_seed_of(settings: Settings, agent: str) -> None:
     """Run anew with the seed under which an agent was recorded, where none was given."""
     from autogen_eventlog.cli import checking
@@ -114,6 +180,9 @@ def _with_seed(settings: Settings, asked: checking.Asked) -> None:
 def add_checks(app: typer.Typer) -> None:
     """Make them commands of `app`."""
     app.command(epilog="Example: eventlog check --all --app shop.agents:register --json")(check)
+    app.command(epilog="Example: eventlog snapshot --type planner --app shop.agents:register")(snapshot)
+    app.command(epilog="Example: eventlog verify --all --app shop.agents:register --again")(verify)
+    app.command(epilog="Example: eventlog determinism --all --app shop.agents:register")(determinism)
     app.command(
         epilog="Example: eventlog export planner/7 --history tests/planner.history.jsonl --app shop.agents:register"
     )(export)

@@ -15,6 +15,7 @@ from autogen_eventlog.checking.read_only import ReadOnlyLog
 from autogen_eventlog.cli.settings import Settings
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import SchemaError
+from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.embedded import open_embedded
 from autogen_eventlog.postgres.embedded.home import locate
 from autogen_eventlog.postgres.reader import Reader
@@ -75,6 +76,23 @@ async def looking(settings: Settings) -> AsyncGenerator[ReadOnlyLog]:
             dsn, schema=settings.schema, unavailable_after=UNAVAILABLE_AFTER, ensure_server=ensure_server
         )
         yield await stack.enter_async_context(opened)
+
+
+@asynccontextmanager
+async def acting(settings: Settings) -> AsyncGenerator[EventLog]:
+    """The log that the settings name, to be written into.
+
+    Raises:
+        As `reading`.
+    """
+    dsn, data_dir = settings.dsn, None
+    if dsn is None:
+        data_dir = existing(settings.data_dir)
+    else:
+        check_dsn(dsn)
+    opened = EventLog.open(dsn, data_dir=data_dir, schema=settings.schema, unavailable_after=UNAVAILABLE_AFTER)
+    async with opened as log:
+        yield log
 
 
 def existing(data_dir: Path | None) -> Path:

@@ -80,6 +80,10 @@ class Construction:
     def running(self) -> bool:
         return self._running and self._session.in_thread
 
+    @property
+    def replays(self) -> bool:
+        return False  # it is run each time, delays too
+
     def records(self, family: str) -> bool:
         return family in self.families and (self._limit is None or family in self._limit)
 

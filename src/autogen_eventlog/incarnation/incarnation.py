@@ -674,6 +674,8 @@ class Incarnation:
         event, ticket = await self.produce(made, delivery=delivery, metadata=names)
         if event.payload != payload.data:  # a check that goes past what differs: the answer is that to what was recorded
             digest = event.metadata["request"]
+        if event.metadata.get("request"):
+            digest = event.metadata["request"]  # as recorded: a class in the request may have another shape today
         effect = Effect(number, kind, digest, None, self._loop.create_future(), event, resume)
         self.effects[number] = effect
         return effect, ticket

@@ -20,6 +20,11 @@ class Reader(Protocol):
         """Whether the agent's own code runs now, in this thread."""
         ...
 
+    @property
+    def replays(self) -> bool:
+        """Whether its past is being repeated, where delays take no time."""
+        ...
+
     def records(self, family: str) -> bool:
         """Whether readings of a family (`time`, `uuid`) belong to the agent's record, here and now."""
         ...

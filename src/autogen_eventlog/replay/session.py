@@ -310,6 +310,10 @@ class Session:
 
     # -- what is different each time ------------------------------------------------------------------------------
 
+    @property
+    def replays(self) -> bool:
+        return self.mode is Mode.FOLLOWING
+
     def records(self, family: str) -> bool:
         """Whether readings of a family belong to the record here. The code may go live by asking, as by reading."""
         if self.mode is not Mode.FOLLOWING:

@@ -8,9 +8,10 @@ from typing import Any
 from autogen_core import Agent, AgentId, AgentRuntime
 
 from autogen_eventlog.checking.checker import Checker, Target
+from autogen_eventlog.checking.determinism import ClassReport, Determinism
 from autogen_eventlog.checking.report import CheckMode, CheckReport, OnProgress
 from autogen_eventlog.codec import Encoded
-from autogen_eventlog.errors import UnknownAgent
+from autogen_eventlog.errors import UnknownAgent, UnknownStream
 from autogen_eventlog.events import EventData
 from autogen_eventlog.ids import EventIds, check_text
 from autogen_eventlog.incarnation.incarnation import Incarnation, World, encode_bounded
@@ -19,11 +20,13 @@ from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBluepri
 from autogen_eventlog.runtime.handler import EventLogHandler
 from autogen_eventlog.runtime.identity import Identity, TracedId
 from autogen_eventlog.runtime.passage import Passage
+from autogen_eventlog.runtime.proving import Proof
 from autogen_eventlog.runtime.reports import SnapshotReport
 from autogen_eventlog.runtime.shell import JournaledAgent, Surroundings, shell_class
 from autogen_eventlog.runtime.snapshot_work import SnapshotWork
 from autogen_eventlog.runtime.timetravel import TimeTravel
-from autogen_eventlog.snapshots import PROVEN
+from autogen_eventlog.snapshots import PROVEN, TAKEN
+from autogen_eventlog.snapshots.captured import KIND as CAPTURED
 
 
 class RecordedAgents:
@@ -107,6 +110,14 @@ class RecordedAgents:
         checker = Checker(self.log, self.recovery_for, mode=mode, from_snapshot=from_snapshot)
         return await checker.check(targets, on_progress)
 
+    async def determinism(
+        self, agents: Iterable[AgentId | str] | None, on_progress: OnProgress | None
+    ) -> list[ClassReport]:
+        """Judge the classes of agents; by default of all agents of the registered types."""
+        if agents is None:
+            agents = [agent async for agent in self._recorded_ids()]
+        return await Determinism(self.log, self.recovery_for).judge(agents, on_progress)
+
     async def _recorded_ids(self) -> AsyncIterator[str]:
         for agent_type in sorted(self.blueprints):
             after: str | None = None
@@ -118,16 +129,31 @@ class RecordedAgents:
 
     async def snapshot(self, agent_id: AgentId, timeout: float) -> SnapshotReport:
         """Take a snapshot of an agent and prove it. Raises what `JournaledAgent.snapshot_now` and `shell_for` raise."""
-        proof = await self.shell_for(agent_id).snapshot_now(timeout)
-        taken = proof.snapshot
-        return SnapshotReport(
-            agent=agent_id,
-            version=taken.version,
-            kind=taken.kind,
-            bytes=len(taken.payload),
-            proven=proof.status == PROVEN,
-            differing=proof.differing,
-        )
+        return _snapshot_report(agent_id, await self.shell_for(agent_id).snapshot_now(timeout))
+
+    async def snapshot_from_log(self, agent_id: AgentId) -> SnapshotReport:
+        """Take a snapshot of an agent by replay, and prove it; nothing live is touched.
+
+        Raises:
+            UnknownStream: The log holds no event of the agent.
+            What `Prover.make` and `recovery_for` raise.
+        """
+        head = await self.log.head(agent_id)
+        if head is None or head.version == 0:
+            raise UnknownStream(str(agent_id), "now")
+        return _snapshot_report(agent_id, await self.snapshots.prover.make(self.shell_for(agent_id), head))
+
+    async def verify_snapshots(self, agent_id: AgentId, *, again: bool) -> list[SnapshotReport]:
+        """Prove an agent's candidates, oldest first; with `again` the proven ones too.
+
+        Raises:
+            DatabaseUnavailable, LogClosed: The log can't be read.
+            UnknownAgent: Its type is not registered here.
+        """
+        shell = self.shell_for(agent_id)
+        there = reversed(await self.log.snapshots.list_snapshots(str(agent_id)))
+        wanted = [one for one in there if one.kind == CAPTURED and (one.status == TAKEN or again)]
+        return [_snapshot_report(agent_id, await self.snapshots.prover.prove(shell, one)) for one in wanted]
 
     def shell_of(self, instance: Agent, agent_id: AgentId) -> tuple[JournaledAgent, InstanceBlueprint]:
         """A shell for an instance that the user made. It counts once `adopt` has bound the instance."""
@@ -157,6 +183,18 @@ class RecordedAgents:
         if self.log.writer.full:
             await self.log.writer.room()
         return encoded
+
+
+def _snapshot_report(agent_id: AgentId, proof: Proof) -> SnapshotReport:
+    taken = proof.snapshot
+    return SnapshotReport(
+        agent=agent_id,
+        version=taken.version,
+        kind=taken.kind,
+        bytes=len(taken.payload),
+        proven=proof.status == PROVEN,
+        differing=proof.differing,
+    )
 
 
 def traced(

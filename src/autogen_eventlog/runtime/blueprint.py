@@ -41,6 +41,10 @@ class Blueprint(Protocol):
 
     async def build(self, agent_id: AgentId, incarnation: Incarnation, runtime: AgentRuntime) -> Agent: ...
 
+    def outside(self, agent: Agent) -> tuple[object, ...]:
+        """What an instance was given and is no part of its state: queues to others."""
+        ...
+
 
 class FactoryBlueprint:
     """Instances come from the factory that the user registered."""
@@ -93,6 +97,9 @@ class FactoryBlueprint:
         capture(agent, incarnation)
         return agent
 
+    def outside(self, agent: Agent) -> tuple[object, ...]:
+        return self._shared.outputs(agent)
+
     def _allow(self, cls: type) -> None:
         if cls not in self._known:
             self._known.add(cls)
@@ -141,6 +148,9 @@ class InstanceBlueprint:
         await copied.bind_id_and_runtime(agent_id, facade)
         capture(copied, incarnation)
         return copied
+
+    def outside(self, agent: Agent) -> tuple[object, ...]:
+        return ()
 
 
 def allow_messages_of(cls: type, types: TypeRegistry) -> None:

@@ -28,6 +28,7 @@ from autogen_core import (
 )
 from opentelemetry.trace import TracerProvider
 
+from autogen_eventlog.checking.determinism import ClassReport
 from autogen_eventlog.checking.history import History
 from autogen_eventlog.checking.report import CheckMode, CheckReport, OnProgress
 from autogen_eventlog.codec import Encoded
@@ -444,6 +445,35 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """
         self._traveller("check")
         return await self._agents.check(agents, mode=mode, from_snapshot=from_snapshot, on_progress=on_progress)
+
+    async def determinism(
+        self, agents: Iterable[AgentId | str] | None = None, *, on_progress: OnProgress | None = None
+    ) -> list[ClassReport]:
+        """Whether agents can be restored by replay, class by class, found by replaying what they have lived through, twice.
+
+        Nothing is written, claimed or sent.
+
+        Args:
+            agents: Default: all agents of the registered types that the log knows.
+            on_progress: Called now and then.
+
+        Raises:
+            RecordingIncomplete: There is no `EventLogHandler`.
+            UnknownStream: The log holds no event of an agent.
+            DatabaseUnavailable, LogClosed: The log can't be read.
+        """
+        self._traveller("determinism")
+        return await self._agents.determinism(agents, on_progress)
+
+    @property
+    def recorded_agents(self) -> RecordedAgents:
+        """For the package's own commands.
+
+        Raises:
+            RecordingIncomplete: There is no `EventLogHandler`.
+        """
+        self._traveller("recorded_agents")
+        return self._agents
 
     def _traveller(self, operation: str) -> TimeTravel:
         if self._handler is None:

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from autogen_core import Agent
 
 from autogen_eventlog.errors import (
+    AgentBusy,
     DatabaseUnavailable,
     EventLogError,
     LogClosed,
@@ -23,11 +24,15 @@ from autogen_eventlog.errors import (
     NotRestorable,
     UnrecordedEffect,
 )
+from autogen_eventlog.incarnation.producer import code_hash
 from autogen_eventlog.log import EventLog
-from autogen_eventlog.postgres.records import Snapshot
+from autogen_eventlog.postgres.records import Snapshot, StreamHead
 from autogen_eventlog.recovery import Recovered, Recovery
 from autogen_eventlog.replay.follow import SLICE_SECONDS
-from autogen_eventlog.snapshots import FAILED, PROVEN, clock_of, kept, put
+from autogen_eventlog.runtime.snapshotting import Maker
+from autogen_eventlog.snapshots import FAILED, PROVEN, TAKEN, clock_of, kept, put
+from autogen_eventlog.snapshots.captured import DIGEST
+from autogen_eventlog.snapshots.captured import KIND as CAPTURED
 from autogen_eventlog.state import capture, difference
 
 logger = logging.getLogger(__name__)
@@ -36,15 +41,11 @@ _FIRST: Final = 20
 """Differences that are named."""
 
 
-class Provable(Protocol):
+class Provable(Maker, Protocol):
     """An agent whose snapshots are proven."""
 
     @property
     def recovery(self) -> Recovery: ...
-
-    async def scratch(self) -> Agent:
-        """A fresh instance that is no agent."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,34 @@ class Prover:
             self._on_failure(proof)
         return proof
 
+    async def make(self, agent: Provable, head: StreamHead) -> Proof:
+        """Take a snapshot at the end of a stream without a live instance, by replay, and prove it by another one.
+
+        Raises:
+            AgentBusy: A handler is in the middle of its work there.
+            NotCapturable: The agent holds something that is neither data nor wiring.
+            What `Recovery.along` raises.
+        """
+        past = await agent.recovery.past(head.version)
+        found = (await agent.recovery.along(past, await agent.recovery.snapshot(past, head.version))).incarnation
+        running = len(found.deliveries) + len(found.calls) + len(found.effects)
+        if running or found.agent is None:
+            raise AgentBusy(head.stream, running, 0.0)
+        state = capture(found.agent, self._log.codec, outside=agent.outside(found.agent))
+        snapshot = Snapshot(
+            stream=head.stream,
+            version=head.version,
+            position=head.position,
+            taken_at=None,
+            kind=CAPTURED,
+            code_hash=code_hash(type(found.agent)),
+            payload=state.data,
+            metadata={**clock_of(found), DIGEST: state.digest},
+            status=TAKEN,
+        )
+        await self._log.snapshots.put_snapshot(snapshot)
+        return await self.prove(agent, snapshot)
+
     # -- inside ---------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -143,7 +172,7 @@ class Prover:
                 raise
             return Proof(snapshot, FAILED, (f"replay does not come to it: {error}",))
         else:
-            differing += self._against_shadow(snapshot, shadow)
+            differing += self._against_shadow(agent, snapshot, shadow)
         if not differing:
             differing += await self._when_loaded(agent, snapshot)
         return Proof(snapshot, FAILED if differing else PROVEN, tuple(differing[:_FIRST]))
@@ -155,7 +184,7 @@ class Prover:
         before = await agent.recovery.snapshot(past, snapshot.version - 1)
         return await agent.recovery.along(past, before, pace=pace)
 
-    def _against_shadow(self, snapshot: Snapshot, shadow: Recovered) -> list[str]:
+    def _against_shadow(self, agent: Provable, snapshot: Snapshot, shadow: Recovered) -> list[str]:
         assert shadow.incarnation.agent is not None
         reached = clock_of(shadow.incarnation)
         said = snapshot.metadata
@@ -164,11 +193,11 @@ class Prover:
             for name in reached
             if said.get(name) != reached[name]
         ]
-        return differing + self._state_differences(snapshot, shadow.incarnation.agent)
+        return differing + self._state_differences(agent, snapshot, shadow.incarnation.agent)
 
-    def _state_differences(self, snapshot: Snapshot, agent: Agent) -> list[str]:
+    def _state_differences(self, agent: Provable, snapshot: Snapshot, instance: Agent) -> list[str]:
         try:
-            found = capture(agent, self._log.codec).data
+            found = capture(instance, self._log.codec, outside=agent.outside(instance)).data
         except NotCapturable as error:
             return [str(error)]
         if found == snapshot.payload:
@@ -180,10 +209,10 @@ class Prover:
         """Where a fresh instance differs that was given the snapshot."""
         try:
             fresh = await agent.scratch()
-            await put(snapshot, fresh, self._log.codec)
+            await put(snapshot, fresh, self._log.codec, agent.outside(fresh))
         except Exception as error:  # the factory's own code
             return [f"a fresh instance could not load it: {error!r}"]
-        return self._state_differences(snapshot, fresh)
+        return self._state_differences(agent, snapshot, fresh)
 
     async def _forget_some(self, stream: str) -> None:
         """Delete all but the newest snapshots, and ever fewer older ones."""

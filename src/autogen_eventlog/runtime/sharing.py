@@ -43,6 +43,7 @@ class SharedObjects:
         self._captured = {id(value): value for value in captured(factory)}
         self._pristine: dict[AgentId, _Pristine] = {}
         self._given: set[AgentId] = set()
+        self._outputs: set[str] = set()
         self.any = False
         """Whether an instance was seen that holds one."""
 
@@ -56,6 +57,7 @@ class SharedObjects:
         if not held:
             return
         self.any = True
+        self._outputs.update(_queues(held))
         if agent_id not in self._pristine:
             self._pristine[agent_id] = _Pristine(held, _outside(agent))
         if not incarnation.continues or agent_id in self._given:
@@ -63,6 +65,10 @@ class SharedObjects:
         if incarnation.continues:
             self._given.add(agent_id)
             _only_when_live(agent, held, incarnation)
+
+    def outputs(self, agent: Agent) -> tuple[object, ...]:
+        """The queues to others that an instance was given, or those that stand in their place."""
+        return tuple(vars(agent)[name] for name in sorted(self._outputs) if name in vars(agent))
 
 
 class _Pristine:

@@ -46,6 +46,7 @@ from autogen_eventlog.runtime.passage import Passage
 from autogen_eventlog.runtime.proving import Proof
 from autogen_eventlog.runtime.snapshot_work import SnapshotWork
 from autogen_eventlog.runtime.snapshotting import Snapshotting
+from autogen_eventlog.runtime.todays_shape import in_todays_shape
 from autogen_eventlog.snapshots import TAKEN
 
 logger = logging.getLogger(__name__)
@@ -98,8 +99,9 @@ class JournaledAgent:
         self._attempts = 0
         self._refusal: Exception | None = None
         self._thread = threading.get_ident()
-        self.recovery = Recovery(self._log, agent_id, self._build, self._new_incarnation)
-        self._snapshotting = Snapshotting(self._log, self.stream, surroundings.handler.snapshots, self.scratch)
+        today = partial(in_todays_shape, self._log.codec)
+        self.recovery = Recovery(self._log, agent_id, self._build, self._new_incarnation, today, blueprint.outside)
+        self._snapshotting = Snapshotting(self._log, self.stream, surroundings.handler.snapshots, self)
 
     # -- AutoGen's protocol ---------------------------------------------------------------------------------------
 
@@ -416,6 +418,10 @@ class JournaledAgent:
         agent = await self._build(incarnation)
         incarnation.end()
         return agent
+
+    def outside(self, agent: Agent) -> tuple[object, ...]:
+        """What an instance was given and is no part of its state."""
+        return self.blueprint.outside(agent)
 
     async def shares(self) -> bool:
         """Whether its factory gives each instance the same objects, which others hold too: a fresh one can't replace it."""

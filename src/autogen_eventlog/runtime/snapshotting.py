@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from autogen_core import Agent
 
@@ -42,14 +41,24 @@ class State:
     status: str
 
 
+class Maker(Protocol):
+    """Who makes instances of the agent."""
+
+    async def scratch(self) -> Agent:
+        """A fresh instance that is no agent."""
+        ...
+
+    def outside(self, agent: Agent) -> tuple[object, ...]:
+        """What hangs on an instance and is no part of its state."""
+        ...
+
+
 class Snapshotting:
     """Knows when one agent's next snapshot is due, and takes it."""
 
-    def __init__(
-        self, log: EventLog, stream: str, policy: SnapshotPolicy | None, scratch: Callable[[], Awaitable[Agent]]
-    ) -> None:
+    def __init__(self, log: EventLog, stream: str, policy: SnapshotPolicy | None, maker: Maker) -> None:
         self._log = log
-        self._scratch = scratch
+        self._maker = maker
         self._stream = stream
         self.policy = policy
         self._last = 0
@@ -159,10 +168,11 @@ class Snapshotting:
         return await self._saved(agent)
 
     async def _captured(self, agent: Agent) -> State:
+        outside = self._maker.outside(agent)
         if self._size <= _AT_ONCE_BYTES:
-            state = capture(agent, self._log.codec)
+            state = capture(agent, self._log.codec, outside=outside)
         else:
-            state = await asyncio.to_thread(capture, agent, self._log.codec)
+            state = await asyncio.to_thread(capture, agent, self._log.codec, outside=outside)
         self._size = len(state.data)
         return State(CAPTURED, state.data, state.digest, TAKEN)
 
@@ -175,7 +185,7 @@ class Snapshotting:
             return None
         try:
             encoded = self._log.codec.encode(state, where="state")
-            fresh = await self._scratch()
+            fresh = await self._maker.scratch()
             await fresh.load_state(self._log.codec.decode(encoded.data, where="state"))  # type: ignore[arg-type]
             differing = differences(self._log.codec, agent, fresh)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from hashlib import sha256
 from typing import Final
 
@@ -17,7 +18,7 @@ DIGEST: Final = "digest"
 """In a snapshot's metadata: SHA-256 of its payload, in hex."""
 
 
-def put(snapshot: Snapshot, agent: Agent, codec: Codec) -> None:
+def put(snapshot: Snapshot, agent: Agent, codec: Codec, outside: Collection[object]) -> None:
     """Give a fresh instance a snapshot's state.
 
     Raises:
@@ -28,4 +29,4 @@ def put(snapshot: Snapshot, agent: Agent, codec: Codec) -> None:
     if recorded != found:
         where = f"snapshot of stream {snapshot.stream!r} at version {snapshot.version}"
         raise PayloadCorrupt(where, f"its digest is {found}, and {recorded} was recorded")
-    load(snapshot.payload, into=agent, codec=codec)
+    load(snapshot.payload, into=agent, codec=codec, outside=outside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from autogen_core import Agent
@@ -22,13 +23,16 @@ def usable(snapshot: Snapshot) -> bool:
     return snapshot.kind in (captured.KIND, cooperative.KIND) and snapshot.status == PROVEN
 
 
-async def put(snapshot: Snapshot, agent: Agent, codec: Codec) -> None:
+async def put(snapshot: Snapshot, agent: Agent, codec: Codec, outside: Collection[object]) -> None:
     """Give a fresh instance a snapshot's state, whatever its kind.
+
+    Args:
+        outside: What hangs on the instance and is no part of its state.
 
     Raises:
         PayloadCorrupt, TypeNotAllowed, NotLoadable, NotRestorable: It can't be.
     """
     if snapshot.kind == captured.KIND:
-        captured.put(snapshot, agent, codec)
+        captured.put(snapshot, agent, codec, outside)
     else:
         await cooperative.put(snapshot, agent, codec)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
+from autogen_eventlog.state.parts import NotState
+
 _ALIAS: Final = "__orig_class__"
 """`typing` sets it on what `Box[int](…)` makes: a remark on how it was written, not a part of its value."""
 
@@ -21,9 +23,15 @@ class Attributes:
         self.any = bool(self._slots) or self._dict is not None
 
     def read(self, value: Any) -> dict[str, Any]:
-        """Slots first, then `vars()` in its order."""
+        """Slots first, then `vars()` in its order.
+
+        Raises:
+            NotState: a name can't be stored.
+        """
         found: dict[str, Any] = {} if self._dict is None else dict(self._dict.__get__(value))
         found.pop(_ALIAS, None)
+        if not all(type(name) is str for name in found):
+            raise NotState("one of its attributes has a name that is no plain text")
         return {**self._read_slots(value), **found} if self._slots else found
 
     def _read_slots(self, value: Any) -> dict[str, Any]:

@@ -183,7 +183,6 @@ _EXACT: Final[dict[type, Kind]] = {
     **{kind.cls: kind for kind in _WORDS.values()},
     asyncio.Task: _TASK,
     idle.DoneTask: _TASK,
-    type(iter([])): _WORDS["list_iterator"],
 }
 _BUILT_ON: Final[tuple[tuple[type, Callable[[str, type], Kind]], ...]] = (
     (asyncio.Lock, idle.AsyncLock),

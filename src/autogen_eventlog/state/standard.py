@@ -11,6 +11,7 @@ import itertools
 import operator
 import re
 import types
+import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any, Final, cast
@@ -177,6 +178,27 @@ class ListIterator(Kind):
         return iterator
 
 
+class Cycle(Kind):
+    """`itertools.cycle` over a list or tuple, where it stands."""
+
+    in_place = False
+    composed = True
+
+    def take(self, value: Any) -> Parts:
+        with warnings.catch_warnings():  # Python 3.14 takes it away
+            warnings.simplefilter("ignore", DeprecationWarning)
+            _, (iterator,), (saved, first) = value.__reduce__()
+        return Parts(items=[iterator, list(saved)], data=int(first))
+
+    def make(self, parts: Parts) -> Any:
+        iterator, saved = parts.items or [iter(()), []]
+        made: Any = itertools.cycle(iterator)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            made.__setstate__((saved, parts.data))
+        return made
+
+
 class Pattern(Kind):
     """A compiled regular expression."""
 
@@ -334,6 +356,8 @@ STANDARD: Final[dict[type, type[Kind]]] = {
     io.StringIO: TextBuffer,
     io.BytesIO: BytesBuffer,
     itertools.count: Count,
+    itertools.cycle: Cycle,
+    type(iter(())): ListIterator,
     re.Pattern: Pattern,
     types.MappingProxyType: Proxy,
     memoryview: View,

@@ -173,7 +173,7 @@ class Walk:
             if holder is self._root and "_id" in attributes:
                 attributes = {**attributes, "_id": None}
             forms = self._forms_of(attributes.values(), holder)
-            entry[ATTRIBUTES] = dict(zip(map(_name, attributes), forms))  # noqa: B905  (of one length)
+            entry[ATTRIBUTES] = dict(zip(attributes, forms))  # noqa: B905  (of one length)
             if holder is self._root and "_id" in attributes:
                 entry[ATTRIBUTES]["_id"] = OWN_ID
 
@@ -363,7 +363,3 @@ def _comes_by_itself(came: list[Any], ordered: list[Any]) -> bool:
     if any(type(element) not in (int, bool) for element in came):
         return True
     return list(set(ordered)) == came
-
-
-def _name(name: Any) -> str:
-    return name if type(name) is str else str.__str__(name)

@@ -133,6 +133,16 @@ class Text(Gate):
         return of_now(*args[: self._arguments], self._local.read(reader))
 
 
+class Sleep(Gate):
+    """`time.sleep`, which takes no time in replay: it would hold up everybody else in the process."""
+
+    def call(self, seconds: float, /) -> None:
+        """Sleep."""
+        reader = None if READER.get() is None else asking(FAMILY, 1)
+        # Asked for the family first: the code may go live by sleeping, as by reading.
+        self.real(min(seconds, 0) if reader is not None and reader.replays else seconds)
+
+
 def gates() -> list[Gate]:
     """One for each function that this system has."""
     dateless = [suffixed for name in _DATELESS for suffixed in (name, f"{name}_ns")]
@@ -140,4 +150,5 @@ def gates() -> list[Gate]:
     made += [DatelessClock(FAMILY, name, getattr(time, name)) for name in dateless if hasattr(time, name)]
     made += [ClockById(FAMILY, name, getattr(time, name)) for name in _BY_ID if hasattr(time, name)]
     calendars = [Calendar(FAMILY, name, getattr(time, name)) for name in _CALENDAR]
+    made.append(Sleep(FAMILY, "sleep", time.sleep))
     return [*made, *calendars, *(Text(FAMILY, name, getattr(time, name), calendars[0]) for name in _TEXT)]

@@ -1,0 +1,188 @@
+"""A log recorded with last year's classes restores under today's: messages, replies, requests of tools, states."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import types
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from autogen_core import AgentId
+
+from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, renamed, upcaster
+from autogen_eventlog.codec.upcasting import UPCASTING
+from autogen_eventlog.errors import Divergence, ShapeChanged, TypeNotAllowed
+from autogen_eventlog.events import EventType
+
+DESK, STORE = AgentId("desk", "one"), AgentId("store", "one")
+
+LAST_YEAR = """
+    from dataclasses import dataclass
+    from autogen_core import AgentId, CancellationToken, MessageContext, RoutedAgent, message_handler, rpc
+    from autogen_core.tools import FunctionTool
+
+    @dataclass
+    class Order:
+        item: str
+        price: float
+
+    @dataclass
+    class Ask:
+        order: Order
+
+    @dataclass
+    class Answer:
+        order: Order
+        left: int
+
+    class Desk(RoutedAgent):
+        def __init__(self):
+            super().__init__("takes orders")
+            self.orders = []
+            async def weigh(item: str) -> int:
+                return len(item)
+            self._scales = FunctionTool(weigh, "weighs", name="weigh")
+
+        @rpc
+        async def on_order(self, message: Order, ctx: MessageContext) -> Answer:
+            self.orders.append(message)
+            await self._scales.run_json({"item": message.item}, CancellationToken())
+            return await self.send_message(Ask(message), AgentId("store", "one"))
+
+    class Store(RoutedAgent):
+        def __init__(self):
+            super().__init__("has things")
+            self.left = 10
+
+        @rpc
+        async def on_ask(self, message: Ask, ctx: MessageContext) -> Answer:
+            self.left -= 1
+            return Answer(message.order, self.left)
+"""
+
+THIS_YEAR = (
+    LAST_YEAR.replace(
+        """    class Order:
+        item: str
+        price: float
+""",
+        """    class Purchase:
+        item: str
+        cents: int
+        currency: str = "EUR"
+        tags: list[str] = field(default_factory=list)
+""",
+    )
+    .replace("Order", "Purchase")
+    .replace("import dataclass", "import dataclass, field")
+)
+
+
+def shop(source: str) -> Any:
+    """The module `shop`, as its source is now."""
+    module = types.ModuleType("shop")
+    sys.modules["shop"] = module
+    exec(textwrap.dedent(source), module.__dict__)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    steps, names = dict(UPCASTING._steps), dict(UPCASTING._renamed)
+    yield
+    UPCASTING._steps, UPCASTING._renamed = steps, names
+    UPCASTING.generation += 1
+    sys.modules.pop("shop", None)
+
+
+@asynccontextmanager
+async def running(dsn: str, module: Any) -> AsyncIterator[tuple[EventSourcedAgentRuntime, EventLog]]:
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        await module.Desk.register(runtime, "desk", module.Desk)
+        await module.Store.register(runtime, "store", module.Store)
+        runtime.start()
+        yield runtime, log
+        await runtime.stop_when_idle()
+
+
+async def record(dsn: str) -> list[bytes | None]:
+    old = shop(LAST_YEAR)
+    async with running(dsn, old) as (runtime, log):
+        for price in (1.5, 2.25):
+            await runtime.send_message(old.Order("tea", price), DESK)
+        assert (await runtime.snapshot(STORE)).proven
+    async with EventLog.open(dsn) as log:
+        return [event.payload async for event in log.read(DESK)]
+
+
+def with_upcasters(new: Any) -> None:
+    renamed("shop:Order", new.Purchase)
+
+    @upcaster("shop:Order", version=1)
+    def _(fields: dict[str, Any]) -> None:
+        fields["cents"] = round(fields.pop("price") * 100)
+
+
+async def test_agents_of_last_year_come_up_under_todays_classes(dsn: str) -> None:
+    stored = await record(dsn)
+    new = shop(THIS_YEAR)
+    with_upcasters(new)
+    async with running(dsn, new) as (runtime, log):
+        desk = await runtime.view(DESK)
+        assert desk.orders == [new.Purchase("tea", 150), new.Purchase("tea", 225)]  # type: ignore[attr-defined]
+        answer = await runtime.send_message(new.Purchase("jam", 300, tags=["red"]), DESK)
+        assert answer == new.Answer(new.Purchase("jam", 300, "EUR", ["red"]), 7)
+        assert [event.payload async for event in log.read(DESK)][: len(stored)] == stored  # rows are as they were
+        head = await log.head(DESK)
+        assert head is not None
+        for version in range(1, head.version + 1):
+            await runtime.view(DESK, version=version)
+        (message, *_) = await log.audit.messages(agent=DESK, newest_first=False)
+        assert message.message == new.Purchase("tea", 150)
+
+
+async def test_without_an_upcaster_the_error_says_what_to_write(dsn: str) -> None:
+    await record(dsn)
+    new = shop(THIS_YEAR)
+    async with running(dsn, new) as (runtime, _):
+        with pytest.raises(TypeNotAllowed, match="shop:Order"):
+            await runtime.view(DESK)
+        renamed("shop:Order", new.Purchase)
+        with pytest.raises(ShapeChanged, match=r"field 'price' .*upcaster"):
+            await runtime.view(DESK)
+        with_upcaster_that_is_wrong(new)
+        with pytest.raises((ShapeChanged, Divergence)):
+            await runtime.view(DESK)
+
+
+def with_upcaster_that_is_wrong(new: Any) -> None:
+    @upcaster("shop:Order", version=1)
+    def _(fields: dict[str, Any]) -> None:
+        del fields["price"]
+
+
+async def test_code_that_does_something_else_is_still_found(dsn: str) -> None:
+    await record(dsn)
+    new = shop(THIS_YEAR.replace("Answer(message.order, self.left)", "Answer(message.order, self.left + 1)"))
+    with_upcasters(new)
+    async with running(dsn, new) as (runtime, _):
+        assert await runtime.view(DESK)
+        with pytest.raises(Divergence) as found:
+            await runtime.view(STORE, version=3)
+        assert [one.path for one in found.value.differences] == ["reply.left"]
+
+
+async def test_a_type_that_is_gone_stays_readable_and_comes_back_once_it_is_registered_again(dsn: str) -> None:
+    await record(dsn)
+    sys.modules.pop("shop")
+    async with EventLog.open(dsn) as log:
+        (message, *_) = await log.audit.messages(agent=DESK, newest_first=False)
+        assert message.message.json() == {"$t": "shop:Order", "item": "tea", "price": 1.5}  # type: ignore[attr-defined]
+        delivered = [event async for event in log.read(DESK) if event.type is EventType.MESSAGE_DELIVERED]
+        assert len(delivered) == 2
+    async with running(dsn, shop(LAST_YEAR)) as (runtime, _):
+        assert len((await runtime.view(DESK)).orders) == 2  # type: ignore[attr-defined]
