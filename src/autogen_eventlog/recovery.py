@@ -81,7 +81,8 @@ class Recovery:
         self._build = build
         self._new = new_incarnation
         self._today = today
-        self._outside = outside
+        self.outside = outside
+        """What hangs on an instance and is no part of its state."""
         self._now: Producer | None = None
 
     @property
@@ -335,7 +336,7 @@ class Recovery:
     async def _load(self, incarnation: Incarnation, machine: Machine, snapshot: Snapshot) -> None:
         assert incarnation.agent is not None
         set_clock(incarnation, machine, snapshot)
-        await put(snapshot, incarnation.agent, self._log.codec, self._outside(incarnation.agent))
+        await put(snapshot, incarnation.agent, self._log.codec, self.outside(incarnation.agent))
 
 
 class _Seen:

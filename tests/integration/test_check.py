@@ -448,6 +448,17 @@ async def test_an_agent_that_ends_in_another_state_than_its_snapshot_is_said(log
     ]
 
 
+async def test_an_agent_that_ends_in_another_state_than_was_captured_is_said(log: EventLog) -> None:
+    await written(log, "one", "two")
+    async with runtime_of(log) as runtime:
+        assert (await runtime.snapshot(ALICE)).proven
+    await written(log, "three")
+    same, other = await checked(log, Writer), await checked(log, LaterWriter)
+    assert same.same and same.state_version is not None and same.state_version < same.version
+    assert (other.outcome, other.divergences, other.state_version) == (CheckOutcome.OTHER_STATE, (), same.state_version)
+    assert {one.path.partition("[")[0] for one in other.state} == {"self.heard"}
+
+
 async def test_a_check_may_begin_at_a_snapshot(log: EventLog) -> None:
     await written(log, "one", "two", writer=Keeping, snapshots=EVERY_TEN)
     await written(log, "three", writer=Keeping)

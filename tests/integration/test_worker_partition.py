@@ -8,7 +8,7 @@ import pytest
 from autogen_core import AgentId, MessageContext, RoutedAgent, TypeSubscription, rpc
 
 from autogen_eventlog import EventLog, EventType, effect
-from autogen_eventlog.errors import Undeliverable
+from autogen_eventlog.errors import DatabaseUnavailable, Undeliverable
 from tests.integration.drop_in import Add, Adder, Notice, Total, instance, stream, topic
 from tests.integration.store import eventually
 from tests.integration.workers import Listener, Workers, outcome, until, workers
@@ -184,3 +184,57 @@ async def test_a_handler_that_runs_ends_before_its_agent_is_let_go(workers: Work
     assert await outcome(call, 15) == Total(1)
     assert await outcome(later, 15) == Total(3)
     assert (Gated.begun, first.health().agents, second.health().agents) == ([1, 1, 2], 0, 1)  # once more in the replay
+
+
+# -- the database -------------------------------------------------------------------------------------------------
+
+IMPATIENT = {"unavailable_after": 1.0, "lease": 1.0}
+
+
+@pytest.mark.parametrize("ways", [("out",), ("in",), ("out", "in")])
+async def test_a_worker_that_is_cut_off_from_the_database_says_so_and_goes_on_from_the_log_when_it_is_back(
+    workers: Workers, ways: tuple[str, ...]
+) -> None:
+    """What it was about to record may arrive still, if the cut was of the answer alone: the log decides."""
+    cable, dsn = await workers.database_cable()
+    caller = await workers.ours(patience=30.0)
+    worker = await workers.ours(opening={**IMPATIENT, "dsn": dsn})
+    await worker.register_factory("one", Adder)
+    assert await caller.send_message(Add(1), ONE) == Total(1)
+    for way in ways:
+        cable.stop(way)
+    found = await outcome(caller.send_message(Add(10), ONE), 20)
+    assert isinstance(found, DatabaseUnavailable) or found == Total(11), found
+    assert found == Total(11) or found.waited_seconds == 1.0
+    cable.flow()
+    after = await outcome(caller.send_message(Add(100), ONE), 20)
+    delivered = len(await stream(workers.log, ONE, EventType.MESSAGE_DELIVERED))
+    assert (after, delivered) in ((Total(111), 3), (Total(101), 2))
+    assert (await worker.view(ONE, type=Adder)).total == after.number
+
+
+async def test_a_worker_that_is_cut_off_from_everything_is_replaced_after_its_lease_and_fenced_when_it_is_back(
+    workers: Workers,
+) -> None:
+    Gated.begun, Gated.may_end = [], False
+    (database, dsn), host = await workers.database_cable(), await workers.cable()
+    caller = await workers.ours(patience=30.0)
+    first = await workers.ours(address=host.address, opening={**IMPATIENT, "dsn": dsn, "unavailable_after": 30.0})
+    await first.register_factory("one", Gated)
+    call = asyncio.create_task(caller.send_message(Add(1), ONE))
+    await until(lambda: Gated.begun == [1], "the handler runs")
+    for way in ("out", "in"):
+        database.stop(way)
+    host.cut()
+    Gated.may_end = True
+    second = await workers.ours(registration_patience=10.0, patience=20.0)
+    await second.register_factory("one", Gated)
+    assert await outcome(call, 20) == Total(1)
+    assert await outcome(caller.send_message(Add(2), ONE), 20) == Total(3)
+    database.flow()
+    host.mend()
+    await until(lambda: first.health().elsewhere == ("one",), "the first is back, without the type", timeout=30)
+    assert await outcome(caller.send_message(Add(3), ONE), 20) == Total(6)
+    assert len(await stream(workers.log, ONE, EventType.MESSAGE_DELIVERED)) == 3
+    assert len(await stream(workers.log, ONE, EventType.DELIVERY_COMPLETED)) == 3
+    assert (first.health().agents, second.health().agents) == (0, 1)

@@ -23,6 +23,7 @@ from autogen_core import (
 from autogen_ext.runtimes.grpc import GrpcWorkerAgentRuntime, GrpcWorkerAgentRuntimeHost
 from autogen_ext.runtimes.grpc._worker_runtime import HostConnection
 from autogen_ext.runtimes.grpc.protos import agent_worker_pb2 as pb
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from autogen_eventlog import EventLog, EventLogHandler
 from autogen_eventlog.distributed import EventSourcedGrpcWorkerAgentRuntime
@@ -114,8 +115,12 @@ async def hosting(*options: tuple[str, Any]) -> AsyncGenerator[Host]:
 class Cable:
     """What a worker is connected through. It can be cut, and mended; and it can stop one way alone, without a word."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, to: int | str) -> None:
+        """
+        Args:
+            to: A port, or the path of a socket.
+        """
+        self._to = to
         self._server: asyncio.Server | None = None
         self._ends: set[asyncio.StreamWriter] = set()
         self._passing: set[asyncio.Task[None]] = set()
@@ -165,7 +170,7 @@ class Cable:
         self._passing.add(here)
         self._ends.add(writer)
         try:
-            there, beyond = await asyncio.open_connection("127.0.0.1", self._port)
+            there, beyond = await self._beyond()
             self._ends.add(beyond)
             if not self._whole:
                 beyond.transport.abort()
@@ -177,6 +182,11 @@ class Cable:
             writer.transport.abort()
             self._ends.discard(writer)
             self._passing.discard(here)
+
+    async def _beyond(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._to, str):
+            return await asyncio.open_unix_connection(self._to)
+        return await asyncio.open_connection("127.0.0.1", self._to)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str) -> None:
         with contextlib.suppress(OSError):
@@ -216,6 +226,7 @@ class Workers:
         recorder: str = "last",
         address: str | None = None,
         recording: dict[str, Any] | None = None,
+        opening: dict[str, Any] | None = None,
         **options: Any,
     ) -> EventSourcedGrpcWorkerAgentRuntime:
         """An event-sourced worker.
@@ -223,10 +234,12 @@ class Workers:
         Args:
             handlers, recorder: The other intervention handlers, and where the recorder is among them.
             recording: Arguments of the recorder.
+            opening: Arguments of its log.
         """
         logs = AsyncExitStack()
         self._stack.push_async_callback(logs.aclose)
-        recording_handler = EventLogHandler(await logs.enter_async_context(EventLog.open(self._dsn)), **recording or {})
+        log = await logs.enter_async_context(EventLog.open(**{"dsn": self._dsn, **(opening or {})}))
+        recording_handler = EventLogHandler(log, **recording or {})
         chosen = [recording_handler, *handlers] if recorder == "first" else [*handlers, recording_handler]
         worker = EventSourcedGrpcWorkerAgentRuntime(
             address or self.host.address,
@@ -238,6 +251,16 @@ class Workers:
 
     async def cable(self) -> Cable:
         return await self._stack.enter_async_context(Cable(self.host.port))
+
+    async def database_cable(self) -> tuple[Cable, str]:
+        """A cable to the database, and the dsn by which it is reached through it."""
+        parts = conninfo_to_dict(self._dsn)
+        to: int | str = int(parts.get("port") or 5432)
+        if str(parts["host"]).startswith("/"):
+            to = f"{parts['host']}/.s.PGSQL.{to}"
+        cable = await self._stack.enter_async_context(Cable(to))
+        host, port = cable.address.split(":")
+        return cable, make_conninfo(self._dsn, host=host, port=port)
 
     async def raw(self) -> RawWorker:
         """Speaks the protocol and knows nothing."""

@@ -204,13 +204,16 @@ class Checker:
         if history is not None:
             if history.state is None:
                 return _Compared()
-            return _Compared(history.version, state_differences(history.state, agent, self._log.codec))
+            return _Compared(
+                history.version, state_differences(history.state, agent, self._log.codec, recovery.outside(agent))
+            )
         snapshot = None if self._from_snapshot else await recovery.snapshot(past, past.lineage.version)
         if snapshot is None:
             return _Compared()
         then = await recovery.along(await recovery.past(snapshot.version, stream=snapshot.stream), differing=[])
         assert then.incarnation.agent is not None
-        found = await snapshot_differences(snapshot, then.incarnation.agent, self._log.codec)
+        outside = recovery.outside(then.incarnation.agent)
+        found = await snapshot_differences(snapshot, then.incarnation.agent, self._log.codec, outside)
         return _Compared(snapshot.version, found)
 
 

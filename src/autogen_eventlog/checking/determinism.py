@@ -180,8 +180,9 @@ class Determinism:
     async def _end(self, recovery: Recovery, past: LogPast) -> bytes | None:
         """The state that a replay ends in; None where it can't be captured."""
         instance = (await recovery.along(past)).incarnation.agent
+        assert instance is not None
         try:
-            return capture(instance, self._log.codec).data
+            return capture(instance, self._log.codec, outside=recovery.outside(instance)).data
         except NotCapturable:
             return None
 

@@ -6,6 +6,7 @@ The one place where checking knows how states are captured, and how they differ.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -44,23 +45,28 @@ class KeptState:
         return sha256(self.data).hexdigest()
 
 
-def keep(agent: Agent, codec: Codec) -> KeptState:
+def keep(agent: Agent, codec: Codec, outside: Collection[object] = ()) -> KeptState:
     """The state of an instance now. Nothing of the instance is run.
+
+    Args:
+        outside: What hangs on it and is no part of its state.
 
     Raises:
         NotCapturable: It holds something that is no data, or that is in use.
     """
-    return KeptState(capture(agent, codec).data)
+    return KeptState(capture(agent, codec, outside=outside).data)
 
 
-def state_differences(recorded: KeptState, agent: Agent, codec: Codec) -> tuple[FieldDifference, ...]:
+def state_differences(
+    recorded: KeptState, agent: Agent, codec: Codec, outside: Collection[object]
+) -> tuple[FieldDifference, ...]:
     """Where the state of an instance differs from one that was kept.
 
     Raises:
         PayloadCorrupt: What was kept is no state.
     """
     try:
-        now = keep(agent, codec)
+        now = keep(agent, codec, outside)
     except NotCapturable as error:
         return (named("self", "a state that was captured", str(error)),)
     return tuple(
@@ -69,10 +75,12 @@ def state_differences(recorded: KeptState, agent: Agent, codec: Codec) -> tuple[
     )
 
 
-async def snapshot_differences(snapshot: Snapshot, agent: Agent, codec: Codec) -> tuple[FieldDifference, ...]:
+async def snapshot_differences(
+    snapshot: Snapshot, agent: Agent, codec: Codec, outside: Collection[object]
+) -> tuple[FieldDifference, ...]:
     """Where the state that a snapshot holds differs from that of an instance at its version."""
     if snapshot.kind != KIND:
-        return state_differences(KeptState(snapshot.payload), agent, codec)
+        return state_differences(KeptState(snapshot.payload), agent, codec, outside)
     try:
         state = codec.encode(dict(await agent.save_state()), where="state").data
     except Exception as error:  # the class's own code

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import typer
@@ -31,6 +31,9 @@ from autogen_eventlog.ids import FIRST_AGENT
 from autogen_eventlog.past import LogPast
 from autogen_eventlog.postgres.reader import Reader
 from autogen_eventlog.postgres.records import StreamHead
+
+if TYPE_CHECKING:
+    from autogen_eventlog.runtime.in_process import EventSourcedAgentRuntime
 
 DIFFERS = 1
 
@@ -203,12 +206,12 @@ async def _seed(reader: Reader, head: StreamHead | None) -> str:
     return usable_seed(None if last is None else last.producer.get("hash_seed"))
 
 
-async def _export(log: ReadOnlyLog, runtime: Any, agent: str, file: Path) -> dict[str, Any]:
+async def _export(log: ReadOnlyLog, runtime: EventSourcedAgentRuntime | None, agent: str, file: Path) -> dict[str, Any]:
     head = await _head(log.reader, agent)
+    past = await LogPast.of(log.reader, agent, head.version)
     state, why = None, "no --app was given"
     if runtime is not None:
-        state, why = await _state(log, runtime, head)
-    past = await LogPast.of(log.reader, agent, head.version)
+        state, why = await _state(log, runtime, past)
     try:
         events = await write_history(file, past, state)
     except OSError as error:
@@ -223,11 +226,13 @@ async def _export(log: ReadOnlyLog, runtime: Any, agent: str, file: Path) -> dic
     }
 
 
-async def _state(log: ReadOnlyLog, runtime: Any, head: StreamHead) -> tuple[KeptState | None, str]:
-    """What the code at hand ends in, or why that can't be kept."""
+async def _state(log: ReadOnlyLog, runtime: EventSourcedAgentRuntime, past: LogPast) -> tuple[KeptState | None, str]:
+    """What the code at hand ends in, from the beginning on, or why that can't be kept."""
     try:
-        instance = await runtime.view(AgentId.from_str(head.stream), version=head.version)
-        return keep(instance, log.codec), ""
+        recovery = runtime.recorded_agents.recovery_for(AgentId.from_str(past.lineage.stream))
+        instance = (await recovery.along(past)).incarnation.agent
+        assert instance is not None
+        return keep(instance, log.codec, recovery.outside(instance)), ""
     except LookupError as error:
         raise Refused(f"{error}. Without --app, histories are exported without a state") from error
     except NotCapturable as error:

@@ -168,21 +168,22 @@ class Codec:
         return plan
 
     def _find(self, name: str) -> Decode | None:
-        return self._evolving(name) if UPCASTING.concerns(name, self._class(name)) else self._of_today(name)
+        return self._evolving(name) if UPCASTING.concerns(name, self.find_class(name)) else self._of_today(name)
 
     def _of_today(self, name: str) -> Decode | None:
-        cls = self._class(name)
+        cls = self.find_class(name)
         try:
             return None if cls is None else self._plan(cls).decode
         except NotData:
             return None
 
-    def _class(self, name: str) -> type | None:
+    def find_class(self, name: str) -> type | None:
+        """The class that a stored name may become here, if there is one; nothing is imported."""
         return self.registry.registered(name) or self._learned.get(name) or self.registry.resolve(name)
 
     def _evolving(self, name: str) -> Decode:
         def decode(node: Node) -> object:
-            today, fields = UPCASTING.apply(name, node, self._class)
+            today, fields = UPCASTING.apply(name, node, self.find_class)
             decode_today = self._of_today(today)
             if decode_today is None:
                 raise Unknown(today)

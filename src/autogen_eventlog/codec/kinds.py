@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from autogen_eventlog.codec import containers, primitives, scalars, times
 from autogen_eventlog.codec.enums import enum_plan
 from autogen_eventlog.codec.foreign import foreign_plan, well_known
-from autogen_eventlog.codec.models import model_plan
-from autogen_eventlog.codec.objects import dataclass_plan, named_tuple_plan, subclass_plan
+from autogen_eventlog.codec.models import model_defaults, model_plan
+from autogen_eventlog.codec.objects import dataclass_defaults, dataclass_plan, named_tuple_plan, subclass_plan
 from autogen_eventlog.codec.plan import NotData, Plan
 from autogen_eventlog.codec.upcasting import UPCASTING
 from autogen_eventlog.codec.walk import Encode, Live, Walk
@@ -94,6 +94,13 @@ def _shape_plan(cls: type, name: str) -> Plan:
             "built-in type; give it two functions with registry.register_custom(cls, to_data, from_data)"
         )
     return plan
+
+
+def plain_defaults(cls: type) -> dict[str, Callable[[], object]]:
+    """What the fields of a dataclass or model get that an object did not have, because it was stored before they were."""
+    if issubclass(cls, BaseModel):
+        return dict(model_defaults(cls))
+    return dict(dataclass_defaults(cast("type[Any]", cls))) if is_dataclass(cast("type[Any]", cls)) else {}
 
 
 def is_message_like(cls: type) -> bool:

@@ -30,7 +30,7 @@ def model_plan(cls: type[BaseModel], name: str) -> Plan:
     A frozen model too has an identity: its private attributes can change.
     """
     require_constructible(cls, object)
-    defaults = dict(_defaults(cls))
+    defaults = dict(model_defaults(cls))
     attributes = Attributes(cls, name, cls.model_fields, slots=False, defaults=defaults)  # its slots are stored by name
     private_defaults = dict(_private_defaults(cls))
     every = set(cls.model_fields)
@@ -64,7 +64,8 @@ def model_plan(cls: type[BaseModel], name: str) -> Plan:
     return Plan(name, encode, decode)
 
 
-def _defaults(cls: type[BaseModel]) -> Iterator[tuple[str, Callable[[], object]]]:
+def model_defaults(cls: type[BaseModel]) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The fields with plain defaults, and what gives these."""
     for name, field in cls.model_fields.items():
         if field.default_factory in PURE_FACTORIES:
             yield name, cast("Callable[[], object]", field.default_factory)

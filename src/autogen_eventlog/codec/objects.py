@@ -20,10 +20,11 @@ def dataclass_plan(cls: type, name: str) -> Plan:
     parameters = cast(Any, cls).__dataclass_params__
     named = tuple(field.name for field in fields(cls))
     tracked = not (parameters.frozen and parameters.eq)
-    return attribute_plan(cls, name, named, tracked=tracked, defaults=dict(_defaults(cls)))
+    return attribute_plan(cls, name, named, tracked=tracked, defaults=dict(dataclass_defaults(cls)))
 
 
-def _defaults(cls: type) -> Iterator[tuple[str, Callable[[], object]]]:
+def dataclass_defaults(cls: type) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The fields with plain defaults, and what gives these."""
     for field in fields(cls):
         if field.default is not MISSING:
             yield field.name, constant(field.default)

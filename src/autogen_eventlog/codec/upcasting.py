@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from autogen_eventlog.codec.names import split_arguments, type_name
 from autogen_eventlog.codec.wire import UPCAST, VERSION, ShapeMismatch
@@ -23,6 +25,38 @@ _FARTHEST = 1000
 _REMEDY = "Register an upcaster for that version (autogen_eventlog.upcaster), next to the class"
 
 
+@dataclass(frozen=True, slots=True)
+class NamedStep:
+    """An upcaster, and for what it is."""
+
+    step: Step
+    name: str
+    version: int
+
+    def node(self, node: Fields) -> Fields:
+        """The step on a stored node; what stands beside the fields, under names with `$`, is not shown to it."""
+        beside = {key: value for key, value in node.items() if key.startswith("$")}
+        made = self.fields({key: value for key, value in node.items() if not key.startswith("$")})
+        return {**made, **beside, UPCAST: True}
+
+    def fields(self, fields: Fields) -> Fields:
+        """The step.
+
+        Raises:
+            ShapeMismatch: It raised, or gave no fields.
+        """
+        which = f"the upcaster of {self.name!r} for version {self.version}"
+        try:
+            given = self.step(fields)
+        except Exception as error:
+            problem = f"{which} raised {type(error).__name__}: {error}"
+            raise ShapeMismatch(problem, "Correct the upcaster") from error
+        made = cast("object", fields if given is None else given)
+        if not isinstance(made, dict) or not all(isinstance(key, str) for key in cast("dict[Any, Any]", made)):
+            raise ShapeMismatch(f"{which} gave no fields by name: {made!r}")
+        return cast("Fields", made)
+
+
 class Upcasting:
     """The upcasters and old names of one process."""
 
@@ -31,6 +65,8 @@ class Upcasting:
         """Grows with every change, so that a codec knows when what it has compiled is stale."""
         self._steps: dict[tuple[str, int], Step] = {}
         self._renamed: dict[str, str] = {}
+        self._versions: WeakKeyDictionary[type, int] = WeakKeyDictionary()
+        self._versions_of = 0
 
     def upcaster(self, cls: type | str, *, version: int) -> Callable[[F], F]:
         """Register a function that turns the fields of a stored version into those of the next one (a decorator).
@@ -77,6 +113,14 @@ class Upcasting:
 
     def version_of(self, cls: type) -> int:
         """The version that instances are written as today."""
+        if self._versions_of != self.generation:
+            self._versions, self._versions_of = WeakKeyDictionary(), self.generation
+        version = self._versions.get(cls)
+        if version is None:
+            self._versions[cls] = version = self._version_of(cls)
+        return version
+
+    def _version_of(self, cls: type) -> int:
         name = type_name(cls)
         names = {name, *(old for old in self._renamed if self.today(old) == name)}
         registered = [version for stored, version in self._steps if stored in names]
@@ -106,9 +150,23 @@ class Upcasting:
         Raises:
             ShapeMismatch: No upcasters lead to today's version, or it was written by a later one.
         """
-        version = node.pop(VERSION, 1)
+        name, steps = self.way(name, node.pop(VERSION, 1), find)
+        for step in steps:
+            node = step.node(node)
+        return name, node
+
+    def way(self, name: str, version: object, find: Callable[[str], type | None]) -> tuple[str, tuple[NamedStep, ...]]:
+        """What a stored class is called today, and what turns its stored version into today's.
+
+        Args:
+            find: The class of a name, if it is allowed here.
+
+        Raises:
+            ShapeMismatch: No upcasters lead to today's version, or it was written by a later one.
+        """
         if type(version) is not int or version < 1:
             raise ShapeMismatch(f"{VERSION} of a {name!r} is {version!r}, not a version")
+        steps: list[NamedStep] = []
         for _ in range(_FARTHEST):
             step = self._steps.get((name, version))
             if step is None and self.today(name) != name:
@@ -126,27 +184,13 @@ class Upcasting:
                         f"a {name!r} of version {version} is stored; this code knows versions up to {self.version_of(cls)}",
                         "Run the code that wrote it, or a later one",
                     )
-                return name, node
-            node, version = _stepped(step, name, version, node), version + 1
+                return name, tuple(steps)
+            steps.append(NamedStep(step, name, version))
+            version += 1
         raise ShapeMismatch(f"the upcasters of {name!r} don't come to an end")
 
     def _next_name(self, name: str) -> str:
         return self._renamed.get(name) or self.today(name)
-
-
-def _stepped(step: Step, name: str, version: int, node: Fields) -> Fields:
-    """One step; what is stored beside the fields, under names with `$`, is not shown to it."""
-    fields = {key: value for key, value in node.items() if not key.startswith("$")}
-    try:
-        given = step(fields)
-    except Exception as error:
-        problem = f"the upcaster of {name!r} for version {version} raised {type(error).__name__}: {error}"
-        raise ShapeMismatch(problem, "Correct the upcaster") from error
-    made = cast("object", fields if given is None else given)
-    if not isinstance(made, dict) or not all(isinstance(key, str) for key in cast("dict[Any, Any]", made)):
-        raise ShapeMismatch(f"the upcaster of {name!r} for version {version} gave no fields by name: {made!r}")
-    beside = {key: value for key, value in node.items() if key.startswith("$")}
-    return {**cast("Fields", made), **beside, UPCAST: True}
 
 
 def _method(cls: type, version: int) -> Step | None:

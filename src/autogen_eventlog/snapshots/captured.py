@@ -10,6 +10,7 @@ from autogen_core import Agent
 
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import PayloadCorrupt
+from autogen_eventlog.incarnation.producer import code_hash
 from autogen_eventlog.postgres.records import Snapshot
 from autogen_eventlog.state import load
 
@@ -29,4 +30,5 @@ def put(snapshot: Snapshot, agent: Agent, codec: Codec, outside: Collection[obje
     if recorded != found:
         where = f"snapshot of stream {snapshot.stream!r} at version {snapshot.version}"
         raise PayloadCorrupt(where, f"its digest is {found}, and {recorded} was recorded")
-    load(snapshot.payload, into=agent, codec=codec, outside=outside)
+    other_code = snapshot.code_hash != code_hash(type(agent))
+    load(snapshot.payload, into=agent, codec=codec, outside=outside, other_code=other_code)

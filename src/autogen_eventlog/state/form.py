@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from autogen_eventlog.codec.primitives import BIG, INFINITY, encode_float, encode_int, encode_text
-from autogen_eventlog.codec.wire import TAG, Malformed, dumps, refuse_constant
+from autogen_eventlog.codec.wire import TAG, VERSION, Malformed, dumps, refuse_constant
 from autogen_eventlog.errors import PayloadCorrupt
 from autogen_eventlog.state.parts import PARTS
 
@@ -114,7 +114,7 @@ def _references(entry: Any) -> list[int]:
             found += _numbers(cast("list[Form]", part))
         elif letter == ATTRIBUTES and type(part) is dict:
             found += _numbers(cast("dict[str, Form]", part).values())
-        elif letter not in (TAG, DATA, ORDER):
+        elif letter not in (TAG, DATA, ORDER, VERSION):
             raise Malformed(f"an object of {entry[TAG]!r} has {letter!r}")
     if len(entry.get(KEYS, ())) != len(entry.get(VALUES, ())):
         raise Malformed("it has not as many keys as values")

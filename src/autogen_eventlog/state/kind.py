@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from autogen_eventlog.state.form import Form
+from autogen_eventlog.codec.upcasting import UPCASTING
+from autogen_eventlog.codec.wire import TAG, VERSION
+from autogen_eventlog.state.form import Entry, Form
 from autogen_eventlog.state.parts import NotState, Parts
 
 
@@ -31,6 +33,12 @@ class Kind:
     def __init__(self, name: str, cls: type) -> None:
         self.name = name
         self.cls = cls
+        version = UPCASTING.version_of(cls)
+        self._entry: Entry = {TAG: name} if version == 1 else {TAG: name, VERSION: version}
+
+    def entry(self) -> Entry:
+        """The beginning of an entry of the table."""
+        return dict(self._entry)
 
     def take(self, value: Any) -> Parts:
         """The parts of an object, live.

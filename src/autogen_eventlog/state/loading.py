@@ -8,12 +8,17 @@ constructor. Everything is decoded before the first attribute is set.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Any, Final, cast
 
+from autogen_core import RoutedAgent
+
 from autogen_eventlog.codec import Codec
+from autogen_eventlog.codec.kinds import plain_defaults
 from autogen_eventlog.codec.names import type_name
-from autogen_eventlog.codec.wire import Malformed, Unknown
-from autogen_eventlog.errors import NotLoadable, PayloadCorrupt, TypeNotAllowed
+from autogen_eventlog.codec.upcasting import UPCASTING, NamedStep
+from autogen_eventlog.codec.wire import VERSION, Malformed, ShapeMismatch, Unknown
+from autogen_eventlog.errors import NotLoadable, PayloadCorrupt, ShapeChanged, TypeNotAllowed
 from autogen_eventlog.state.callables import Cell, Function, made
 from autogen_eventlog.state.form import (
     ATTRIBUTES,
@@ -41,11 +46,21 @@ from autogen_eventlog.state.places import path_to
 from autogen_eventlog.state.shown import Shown
 from autogen_eventlog.state.walk import Walk
 
+_HANDLERS: Final = "_handlers"
+"""Where AutoGen's `RoutedAgent` keeps which method handles what: a part of the code, and so today's."""
+_NOTHING: Final = "list"
+
 _FACTORY: Final = "Make the instance by the factory that made the one whose state it is"
 
 
 def load(
-    data: bytes, *, into: object, codec: Codec, outside: Collection[object] = (), wiring: tuple[type, ...] = ()
+    data: bytes,
+    *,
+    into: object,
+    codec: Codec,
+    outside: Collection[object] = (),
+    wiring: tuple[type, ...] = (),
+    other_code: bool = False,
 ) -> None:
     """Give a fresh instance a captured state. Either all of it is set, or nothing.
 
@@ -53,21 +68,33 @@ def load(
         into: made by the same factory as the agent whose state it is, and not used yet.
         outside: what is wiring in the fresh instance, as given to `capture`.
         wiring: as given to `capture`.
+        other_code: it was captured under other code. Attributes that today's constructor sets, and that the state knows
+            nothing of, then stay as they are.
 
     Raises:
         PayloadCorrupt: the bytes are not a captured state.
+        ShapeChanged: no upcasters lead from the shape of a class then to its shape now.
         TypeNotAllowed: it names a class or function that neither the fresh instance nor the agent's code shows.
         NotLoadable: the instance lacks wiring that the agent had, or is of another class.
     """
     where = f"state of {type_name(type(into))}"
     with undisturbed():
-        _Loading(parsed(data, where), into, codec, outside, wiring).run(where)
+        _Loading(parsed(data, where), into, codec, outside, wiring, other_code).run(where)
 
 
 class _Loading:
     def __init__(
-        self, stored: Stored, fresh: object, codec: Codec, outside: Collection[object], wiring: tuple[type, ...]
+        self,
+        stored: Stored,
+        fresh: object,
+        codec: Codec,
+        outside: Collection[object],
+        wiring: tuple[type, ...],
+        other_code: bool,
     ) -> None:
+        self._other_code = other_code
+        self._steps: dict[int, tuple[NamedStep, ...]] = {}
+        self._find = codec.find_class
         self._root = stored.root
         self._entries = stored.entries
         self._references = stored.references
@@ -92,6 +119,7 @@ class _Loading:
 
     def run(self, where: str) -> None:
         try:
+            self._bring_up_to_date()
             self._check_class()
             self._matched = match(self._entries, self._root, self._walk.entries, 0)
             self._decode()
@@ -99,6 +127,8 @@ class _Loading:
             self._set(list(self._order()))
         except Unknown as unknown:
             raise TypeNotAllowed(unknown.type_name, self._path()) from None
+        except ShapeMismatch as problem:
+            raise ShapeChanged(f"{where}: {self._path()}", problem.problem, *filter(None, [problem.remedy])) from None
         except Malformed as problem:
             remedy = (problem.remedy,) if problem.remedy else ()
             raise PayloadCorrupt(f"{where}: {self._path()}", problem.problem, *remedy) from None
@@ -107,6 +137,41 @@ class _Loading:
 
     def _path(self) -> str:
         return path_to(self._entries, self._root, self._at)
+
+    def _bring_up_to_date(self) -> None:
+        """Today's names, and what turns old shapes into today's once their attributes are there."""
+        if self._other_code and isinstance(self._fresh, RoutedAgent):
+            self._leave_out(_HANDLERS)
+        ways: dict[tuple[str, Any], tuple[str, tuple[NamedStep, ...]]] = {}
+        for self._at, entry in enumerate(self._entries):  # noqa: B020
+            known = entry[TAG], entry.pop(VERSION, 1)
+            if ":" not in known[0]:
+                continue
+            if known not in ways:
+                ways[known] = UPCASTING.way(*known, self._class)
+            entry[TAG], steps = ways[known]
+            if steps:
+                self._steps[self._at] = steps
+
+    def _leave_out(self, attribute: str) -> None:
+        """An attribute of the agent's own, and what nothing else leads to."""
+        root = self._entries[self._root]
+        if root.get(ATTRIBUTES, {}).pop(attribute, None) is None:
+            return
+        self._references[self._root] = [number for form in _forms_in(root) if (number := number_of(form)) is not None]
+        met, pending = {self._root}, [self._root]
+        while pending:
+            for number in self._references[pending.pop()]:
+                if number not in met:
+                    met.add(number)
+                    pending.append(number)
+        for number in range(len(self._entries)):
+            if number not in met:
+                self._entries[number], self._references[number] = {TAG: _NOTHING}, []
+
+    def _class(self, name: str) -> type | None:
+        own = type(self._fresh)
+        return own if type_name(own) == name else self._find(name)
 
     def _check_class(self) -> None:
         stored, found = self._entries[self._root][TAG], type_name(type(self._fresh))
@@ -274,14 +339,35 @@ class _Loading:
         if self._at not in self._done and (waits or not self._are_there()):
             return False
         if kind.shared and not kind.composed:
-            kind.fill(self._built[self._at].value, self._resolved(self._parts[self._at]))
+            resolved = self._resolved(self._parts[self._at])
+            kind.fill(self._built[self._at].value, self._of_today(kind, resolved))
         else:
             self._make(kind)
         self._done.add(self._at)
         return True
 
     def _make(self, kind: Kind) -> None:
-        self._built[self._at] = _Box(kind.make(self._resolved(self._parts[self._at])))
+        self._built[self._at] = _Box(kind.make(self._of_today(kind, self._resolved(self._parts[self._at]))))
+
+    def _of_today(self, kind: Kind, parts: Parts) -> Parts:
+        """In the shape that the class has today."""
+        steps = self._steps.get(self._at, ())
+        if not steps and not self._other_code:
+            return parts
+        attributes = dict(parts.attributes or {})
+        for step in steps:
+            attributes = step.fields(attributes)
+        if self._other_code and isinstance(kind, Plain):
+            attributes = {**self._since_then(kind, attributes), **attributes}
+        return replace(parts, attributes=attributes) if attributes or parts.attributes is not None else parts
+
+    def _since_then(self, kind: Plain, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Attributes that the class has got since: as the constructor set them, or by their defaults."""
+        if self._at in self._in_place:
+            fresh = kind.take(self._built[self._at].value).attributes or {}
+        else:
+            fresh = {name: default() for name, default in plain_defaults(kind.cls).items()}
+        return {name: value for name, value in fresh.items() if name not in attributes}
 
     def _hashed(self, number: int) -> set[int]:
         entry = self._entries[number]
@@ -308,6 +394,12 @@ class _Loading:
 
     def _objects(self, forms: Collection[Form]) -> list[Any]:
         return [self._object(form) if type(form) is list else form for form in forms]
+
+
+def _forms_in(entry: Entry) -> Iterator[Form]:
+    yield from entry.get(ATTRIBUTES, {}).values()
+    for letter in PARTS:
+        yield from entry.get(letter, ())
 
 
 class _Box:

@@ -19,6 +19,7 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.codec.names import split_arguments, type_name
+from autogen_eventlog.codec.upcasting import UPCASTING
 from autogen_eventlog.state.arrays import numpy_kind
 from autogen_eventlog.state.callables import LOCALS, code_hash, nested, static, unwrapped
 from autogen_eventlog.state.kind import Kind
@@ -58,6 +59,7 @@ class Shown:
 
     def made(self, name: str) -> type | None:
         """The class of which a state may have objects; None if it may not."""
+        name = UPCASTING.today(name)
         found = self._held.get(name) or self._codec.registry.resolve(name) or self._loaded(name)
         found = found or self._kinds.owners.get(name) or self._named_class(name) or self._parametrised(name)
         if found is not None:
@@ -66,6 +68,7 @@ class Shown:
 
     def referred(self, name: str) -> Any:
         """The class or function that a state may refer to; None if there is none."""
+        name = UPCASTING.today(name)
         found = self._named.get(name)
         if found is not None:
             return found

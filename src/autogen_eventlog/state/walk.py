@@ -214,7 +214,7 @@ class Walk:
             if not kind.shared:
                 self._kept.append(value)
                 return self._whole(value, kind)
-            form = self._numbered(value, {TAG: kind.name})
+            form = self._numbered(value, kind.entry())
             (self._late if kind.late else self._pending).append((form[0], kind))
             return form
         if isinstance(kind, Outside):
@@ -305,7 +305,7 @@ class Walk:
         return reversed(found)
 
     def _intern(self, value: Any, kind: Kind, parts: Parts) -> None:
-        entry: Entry = {TAG: kind.name}
+        entry = kind.entry()
         self._fill(entry, parts, value)
         key = dumps(entry)
         form = self._interned.get(key)

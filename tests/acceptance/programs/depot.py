@@ -1,6 +1,6 @@
 """Agents of eight types that call each other, publish to several subscribers and do things outside, each type on any worker.
 
-    python -m tests.acceptance.programs.depot DSN PORT LEASE OUTSIDE TYPE...
+    python -m tests.acceptance.programs.depot DSN PORT LEASE PATIENCE OUTSIDE TYPE...
 
 A desk has what is ordered taken from the stock, shipped by a carrier (which has it weighed), and announces it. What is done
 outside is a line of the file OUTSIDE. It says `{"ready": pid}` when it is up, and ends with its input.
@@ -17,7 +17,7 @@ from pathlib import Path
 from autogen_core import AgentId, AgentRuntime, MessageContext, RoutedAgent, TopicId, TypeSubscription, event, rpc
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedGrpcWorkerAgentRuntime, effect
-from autogen_eventlog.errors import EffectOutcomeUnknown
+from autogen_eventlog.errors import DatabaseUnavailable, EffectOutcomeUnknown, StreamOwned, Undeliverable
 
 from .remote import until_input_ends
 
@@ -102,7 +102,7 @@ class Worked(RoutedAgent):
     async def note(self, number: int, doing: Awaitable[object]) -> None:
         try:
             await doing
-        except EffectOutcomeUnknown:
+        except (EffectOutcomeUnknown, Undeliverable, StreamOwned, DatabaseUnavailable):
             self.unknown.append(number)
         else:
             self.done.append(number)
@@ -129,9 +129,10 @@ class Stock(Worked):
 class Carrier(Worked):
     @rpc
     async def on_ship(self, message: Ship, ctx: MessageContext) -> Weight:
-        weighed, _ = await asyncio.gather(
-            self.send_message(Weigh(message.number), AgentId("scales", "all")), self.do("ship", message.number)
-        )
+        weighing = self.send_message(Weigh(message.number), AgentId("scales", "all"))
+        weighed, _ = await asyncio.gather(weighing, self.do("ship", message.number), return_exceptions=True)
+        if isinstance(weighed, BaseException):
+            raise weighed
         return weighed  # type: ignore[no-any-return]
 
 
@@ -166,9 +167,11 @@ class Auditor(Worked):
 
     @event
     async def on_shipped(self, message: Shipped, ctx: MessageContext) -> None:
+        await self.note(message.number, self._weigh_again(message))
+
+    async def _weigh_again(self, message: Shipped) -> None:
         weighed: Weight = await self.send_message(Weigh(message.number), AgentId("scales", "audit"))
         assert weighed.weight == message.weight
-        self.done.append(message.number)
 
 
 class Archive(Worked):
@@ -197,13 +200,13 @@ async def settle_in(runtime: AgentRuntime, types: list[str]) -> None:
             await runtime.add_subscription(TypeSubscription(HEARS[name].type, name))
 
 
-async def main(dsn: str, port: str, lease: str, path: str, *types: str) -> None:
+async def main(dsn: str, port: str, lease: str, patience: str, path: str, *types: str) -> None:
     Worked.outside = path
     async with EventLog.open(dsn, lease=float(lease)) as log:
         runtime = EventSourcedGrpcWorkerAgentRuntime(
             f"localhost:{port}",
             intervention_handlers=[EventLogHandler(log)],
-            patience=60,
+            patience=float(patience),
             connect_timeout=60,
             registration_patience=60,
         )
