@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import psycopg
 import pytest
@@ -16,6 +17,7 @@ from autogen_eventlog.postgres.embedded import open_embedded
 from autogen_eventlog.postgres.schema import prepare
 
 SCHEMA = "eventlog"
+FreshLogs = Callable[[], AbstractContextManager[str]]
 _numbers = itertools.count(1)
 
 
@@ -46,6 +48,12 @@ def dsn(server: str, template: str) -> Iterator[str]:
         yield dsn
 
 
+@pytest.fixture(scope="session")
+def fresh_logs(server: str, template: str) -> FreshLogs:
+    """Makes databases with an empty log in schema `eventlog`, each gone when it is left: for tests that need many."""
+    return lambda: _database(server, f"eventlog_test_{os.getpid()}_{next(_numbers)}", template=template)
+
+
 @pytest.fixture
 def empty_dsn(server: str) -> Iterator[str]:
     """A fresh database without any log."""
@@ -53,7 +61,7 @@ def empty_dsn(server: str) -> Iterator[str]:
         yield dsn
 
 
-class _database:
+class _database(AbstractContextManager[str]):
     """Makes a database and drops it, whoever is still connected."""
 
     def __init__(self, server: str, name: str, template: str = "template1") -> None:

@@ -50,6 +50,8 @@ WHERE
     AND NOT EXISTS (
         SELECT FROM event AS led WHERE led.cause = e.id AND led.type IN ('MessageDropped', 'ReplyReceived')
     )
+    -- An imported message reached those it was for in the log that it comes from, or is said to wait still.
+    AND (e.metadata ->> 'imported_from' IS NULL OR e.metadata -> 'imported_from' ->> 'waits' = 'true')
     AND (SELECT count(*) FROM event AS led WHERE led.cause = e.id AND led.type = 'MessageDelivered')
         < greatest(1, coalesce((e.metadata ->> 'fan_out')::bigint, 1))
 ORDER BY e.position

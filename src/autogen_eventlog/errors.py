@@ -310,6 +310,27 @@ class NotRestorable(_Fielded):
 
 
 @dataclass(eq=False)
+class EventsMissing(NotRestorable):
+    """The log does not hold events any more that replay needs: retention removed them, or rows are gone."""
+
+    first: int = 0
+    """The first version that is missing."""
+    last: int = 0
+
+
+@dataclass(eq=False)
+class RetentionRefused(_Fielded):
+    """A month of events was not removed."""
+
+    partition: str
+    problem: str
+    remedy: str
+
+    def message(self) -> str:
+        return f"partition {self.partition!r} was not removed: {self.problem}. {self.remedy}"
+
+
+@dataclass(eq=False)
 class UnrecordedEffect(NotRestorable):
     """Replayed, the agent's own code reached for a file, a socket, a process, …, which no log answers. It was not done (G4)."""
 
@@ -336,6 +357,38 @@ class InvalidHistory(_Fielded):
     def message(self) -> str:
         where = self.path if self.line == 0 else f"{self.path}, line {self.line}"
         return f"history {where}: {self.problem}. {self.remedy}"
+
+
+@dataclass(eq=False)
+class InvalidRenaming(_Fielded):
+    """A session can't be imported under the names that were given. Nothing was appended."""
+
+    old: str
+    new: str
+    problem: str
+
+    def message(self) -> str:
+        return (
+            f"rename {self.old!r} to {self.new!r}: {self.problem}. Give the key or the id (type/key) of an agent of the session, "
+            "and a new one of the same kind. Nothing was imported"
+        )
+
+
+@dataclass(eq=False)
+class AlreadyLives(_Fielded):
+    """A session can't be imported: an agent of that id has another past in this log. Nothing was appended."""
+
+    agent: str
+    source: str
+    version: int
+    """Of the first event that is not the one that the import would put there."""
+
+    def message(self) -> str:
+        return (
+            f"agent {self.source!r} can't be imported as {self.agent!r}: that agent has a past of its own here, from version "
+            f"{self.version} on. Import the session under other keys (--key-prefix, --rename), with the same ones as before if "
+            "this is to complete an import. Nothing was imported"
+        )
 
 
 @dataclass(eq=False)
@@ -460,6 +513,28 @@ class InvalidState(_Fielded):
 
     def message(self) -> str:
         return f"agent {self.agent!r}: the given state can't be loaded: {self.problem}. {self.remedy}"
+
+
+@dataclass(eq=False)
+class MessageTypesMissing(InvalidState):
+    """A state to be loaded holds messages whose classes are not known here. Nothing was changed."""
+
+    types: tuple[str, ...] = ()
+    """Their names, as the state has them."""
+
+
+@dataclass(eq=False)
+class NoOwnState(_Fielded):
+    """A state in AutoGen's form was asked of an agent whose class keeps none: it has no `save_state` of its own."""
+
+    agent: str
+    agent_class: str
+
+    def message(self) -> str:
+        return (
+            f"agent {self.agent!r}: its class {self.agent_class} has no save_state of its own, so AutoGen knows no state of it. "
+            "`eventlog export --history` and `--session` write what it lived through, and the log restores it"
+        )
 
 
 @dataclass(eq=False)

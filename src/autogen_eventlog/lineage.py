@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
+from autogen_eventlog.errors import EventsMissing
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.reader import Reader
 
@@ -105,9 +106,32 @@ async def branches(reader: Reader, stream: str) -> list[Branch]:
 async def events_of(
     reader: Reader, segments: Sequence[Segment], *, batch: int = 1000
 ) -> AsyncGenerator[RecordedEvent, None]:
-    """The events of segments, in order; one page of `batch` events in memory."""
+    """The events of segments, in order; one page of `batch` events in memory.
+
+    Raises:
+        EventsMissing: The log does not hold all of them.
+    """
     for segment in segments:
+        following = segment.after_version + 1
         async for event in reader.read(
             segment.stream, after_version=segment.after_version, until_version=segment.until_version, batch=batch
         ):
+            if event.version != following:
+                raise missing(segment.stream, following, event.version - 1, segment.until_version)
+            following += 1
             yield event
+        if following <= segment.until_version:
+            raise missing(segment.stream, following, segment.until_version, segment.until_version)
+
+
+def missing(stream: str, first: int, last: int, version: int) -> EventsMissing:
+    """That versions of a stream are gone, which are needed to come to another."""
+    return EventsMissing(
+        stream,
+        f"version {version}",
+        f"the log does not hold its versions {first} to {last} any more: they are before retention, or were deleted",
+        f"Restore to a version from {last + 1} on that a snapshot or what is kept leads to, or read the archive that "
+        "`eventlog retention` names",
+        first,
+        last,
+    )

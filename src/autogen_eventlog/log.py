@@ -22,7 +22,7 @@ from autogen_eventlog.postgres.ownership import Ownership
 from autogen_eventlog.postgres.reader import Reader
 from autogen_eventlog.postgres.records import GoneWorker, StreamHead, WorkerRecord
 from autogen_eventlog.postgres.schema import prepare
-from autogen_eventlog.postgres.session import EnsureServer
+from autogen_eventlog.postgres.session import EnsureServer, check_conninfo
 from autogen_eventlog.postgres.snapshots import Snapshots
 from autogen_eventlog.postgres.states import States
 from autogen_eventlog.postgres.subscriptions import Subscriptions
@@ -93,6 +93,7 @@ class EventLog:
             max_pending_bytes: Bound of events in memory that are not committed yet; deliveries wait above it.
 
         Raises:
+            ValueError: The dsn is none that libpq takes, or a number is out of its range.
             EmbeddedPostgresError: The embedded server can't be had; the message says what to do.
             DatabaseUnavailable: No connection within `unavailable_after`.
             DatabaseRefused: The server lets nobody in with this dsn; it is not tried again.
@@ -100,11 +101,14 @@ class EventLog:
         """
         async with AsyncExitStack() as stack:
             ensure_server: EnsureServer | None = None
+            if data_dir is not None and not str(data_dir):
+                raise ValueError("data_dir is empty: name a directory, or leave it out for the user's own")
             dsn = dsn or (None if data_dir is not None else os.environ.get(DSN_VARIABLE))
             if dsn is None:
                 server = await _embedded(data_dir)
                 stack.push_async_callback(asyncio.to_thread, server.close)
                 dsn, ensure_server = server.dsn, server.ensure_running
+            check_conninfo(dsn)
             await prepare(dsn, schema, unavailable_after=unavailable_after, ensure_server=ensure_server)
             log = cls(
                 dsn,

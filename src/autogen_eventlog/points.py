@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from autogen_eventlog.errors import InvalidPoint, UnknownStream
+from autogen_eventlog.lineage import missing
 from autogen_eventlog.postgres.reader import Reader
 
 SETTLE_SECONDS = 10.0
@@ -40,6 +41,7 @@ class Point:
         Raises:
             InvalidPoint: The point lies ahead: a time in the future, a version or position past the end.
             UnknownStream: The stream has no event at this point.
+            EventsMissing: What it had at this point is not kept any more.
         """
         head = await reader.head(stream)
         if head is None or head.version == 0:
@@ -51,6 +53,9 @@ class Point:
         await self.settle(reader)
         found = await reader.version_at(stream, position=self.position, time=self.at)
         if found == 0:
+            first = await reader.first_version(stream)
+            if first > 1:
+                raise missing(stream, 1, first - 1, first - 1)
             raise UnknownStream(stream, str(self))
         return found
 

@@ -30,8 +30,9 @@ from autogen_eventlog.log import EventLog
 from autogen_eventlog.past import LogPast, Past, Place
 from autogen_eventlog.postgres.records import Snapshot
 from autogen_eventlog.replay.follow import follow, outside_tasks, trail
+from autogen_eventlog.replay.journal import READINGS
 from autogen_eventlog.replay.machine import Machine, Mismatch
-from autogen_eventlog.snapshots import FAILED, TAKEN, put, set_clock, usable
+from autogen_eventlog.snapshots import FAILED, MADE, PRODUCER, TAKEN, put, set_clock, usable
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class Recovery:
 
     async def fresh(self) -> Incarnation:
         """A new instance with no past."""
-        return await self._incarnate(None, None, continues=True)
+        return await self._incarnate(None, None, None, continues=True)
 
     async def to(
         self,
@@ -193,15 +194,15 @@ class Recovery:
             differing.append(self._divergence(mismatch, machine, past))
 
         machine = Machine(by_order=by_order, on_difference=None if differing is None else note, today=self._today)
-        activation = await past.first_activation()
-        incarnation = await self._incarnate(machine, activation, continues=continues)
+        activation = None if snapshot is not None and MADE in snapshot.metadata else await past.first_activation()
+        incarnation = await self._incarnate(machine, activation, snapshot, continues=continues)
         after: Place | None = None
         try:
             if snapshot is not None:
                 await self._load(incarnation, machine, snapshot)
                 after = (snapshot.stream, snapshot.version)
             prepare(incarnation)
-            read = await self._follow(incarnation, machine, past, after, on_progress, pace)
+            read = await self._follow(incarnation, machine, past, after, snapshot, on_progress, pace)
             if not continues:
                 await self._stand(incarnation, machine, past)
         except BaseException:
@@ -215,6 +216,7 @@ class Recovery:
         machine: Machine,
         past: Past,
         after: Place | None,
+        snapshot: Snapshot | None,
         on_progress: Progress | None,
         pace: Callable[[], Awaitable[None]] | None,
     ) -> int:
@@ -223,6 +225,8 @@ class Recovery:
             before = await past.last_activation(after)
             if before is not None:
                 machine.recorded_by(before.producer, before.version)
+            elif snapshot is not None and PRODUCER in snapshot.metadata:  # where retention has removed the activation
+                machine.recorded_by(snapshot.metadata[PRODUCER])
         seen = _Seen()
 
         def report(read: int) -> None:
@@ -283,11 +287,16 @@ class Recovery:
         incarnation.end()
 
     async def _incarnate(
-        self, machine: Machine | None, activation: RecordedEvent | None, *, continues: bool
+        self, machine: Machine | None, activation: RecordedEvent | None, snapshot: Snapshot | None, *, continues: bool
     ) -> Incarnation:
         incarnation = self._new(machine)
         incarnation.continues = continues
-        incarnation.construction.follow(activation)
+        if snapshot is not None and MADE in snapshot.metadata:
+            producer: dict[str, Any] = snapshot.metadata.get(PRODUCER) or {}
+            families = frozenset(producer.get(READINGS) or ())
+            incarnation.construction.follow_record(snapshot.metadata[MADE], families)
+        else:
+            incarnation.construction.follow(activation)
         incarnation.agent = await self._build(incarnation)
         self._now = producer_of(incarnation.agent)
         if activation is not None and incarnation.construction.differs:
@@ -325,7 +334,9 @@ class Recovery:
     async def snapshot(self, past: Past, below: int) -> Snapshot | None:
         """The newest usable snapshot in this past at or below a version, of the agent's own stream."""
         while below > 0:
-            found = await self._log.snapshots.latest_snapshot(past.lineage.stream, below, without_status=(TAKEN, FAILED))
+            found = await self._log.snapshots.latest_snapshot(
+                past.lineage.stream, below, without_status=(TAKEN, FAILED)
+            )
             if found is None:
                 return None
             if past.lineage.holds(found.stream, found.version) and usable(found):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,3 +161,39 @@ async def test_a_chat_agent_without_save_state_is_whole_again_after_a_kill(proce
     assert now == before
     assert (now["_Counting__count"], len(now["_heard"])) == (25, 25)
     assert (await second.do("run", task="one more"))["said"] == ["one more", "26"]
+
+
+async def test_a_person_whose_answer_a_team_waited_for_when_it_was_killed_answers_the_next_process(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E3, with AgentChat's own agent for a person, whose input function is an effect."""
+    monkeypatch.setenv("TEAM_DIRECTORY", str(tmp_path))
+    asked = tmp_path / "asked"
+    first = await processes.worker("asking", 1)
+    await first.do("register")
+    first.ask("run", 1, task="begin")
+
+    def times_asked() -> int:
+        return len(asked.read_text().splitlines()) if asked.exists() else 0
+
+    async def waits(times: int) -> bool:
+        return times_asked() == times
+
+    await until(lambda: waits(1), "the person is asked")
+    before = (await first.do("live"))["manager"]["_message_thread"]
+    await first.kill()
+    second = await processes.worker("asking", 1, "again")
+    await second.do("register")
+    await until(lambda: waits(2), "the next process waits for the same answer")
+    assert (await second.do("live"))["manager"]["_message_thread"] == before
+    (tmp_path / "writing").write_text("go home")
+    (tmp_path / "writing").rename(tmp_path / "answer")
+
+    async def over() -> Any:
+        thread = (await second.do("live"))["manager"]["_message_thread"]
+        return thread if len(thread) > len(before) else None
+
+    thread: Any = await until(over, "the answer is in the thread")
+    contents = [message["content"] for message in thread if message["type"] == "TextMessage"]
+    assert contents == ["begin", "what now?", "go home"]
+    assert times_asked() == 2

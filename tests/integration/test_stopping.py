@@ -180,3 +180,33 @@ async def test_a_runtime_that_does_not_run_can_not_be_stopped_and_keeps_what_wai
         runtime.start()
         assert await call == 1
         await runtime.stop_when_idle()
+
+
+class Leaves(RoutedAgent):
+    """Raises what ends generators."""
+
+    @message_handler
+    async def on_do(self, message: Do, ctx: MessageContext) -> None:
+        raise GeneratorExit("left")
+
+
+async def test_a_handler_that_raises_generator_exit_answers_its_caller(dsn: str) -> None:
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        await Leaves.register(runtime, "leaves", lambda: Leaves("leaves"))
+        runtime.start()
+        with pytest.raises(BaseException, match="left"):
+            await asyncio.wait_for(runtime.send_message(Do(1), AgentId("leaves", "one")), 10)
+        await runtime.stop_when_idle()
+        await runtime.view(AgentId("leaves", "one"))
+        assert await log.audit.in_flight() == []
+
+
+async def test_two_stops_at_once_are_one(dsn: str) -> None:
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        runtime.start()
+        outcomes = await asyncio.gather(runtime.stop(), runtime.stop(), return_exceptions=True)
+        assert not [one for one in outcomes if one is not None and not isinstance(one, RuntimeError)]
+        runtime.start()
+        await runtime.stop_when_idle()

@@ -115,11 +115,12 @@ async def _header(past: Past) -> dict[str, Any]:
         "events": past.lineage.size,
         "lineage": [[one.stream, one.after_version, one.until_version] for one in past.lineage.segments],
         "recorded_by": producer,
-        "exported_by": f"autogen-eventlog {_package_version()}",
+        "exported_by": f"autogen-eventlog {package_version()}",
     }
 
 
-def _package_version() -> str:
+def package_version() -> str:
+    """Of this package."""
     try:
         return version("autogen-eventlog")
     except PackageNotFoundError:  # run from a checkout

@@ -19,6 +19,7 @@ from autogen_eventlog.cli import inquiry
 from autogen_eventlog.cli.checks import add_checks, with_seed_of
 from autogen_eventlog.cli.group import PIPE_CLOSED, EventLogGroup, leave_pipe
 from autogen_eventlog.cli.inquiry import MessageQuestion, Span
+from autogen_eventlog.cli.moving import add_moving
 from autogen_eventlog.cli.programs import add_programs
 from autogen_eventlog.cli.settings import OWN_PROCESS, Settings, settings_of
 
@@ -362,6 +363,7 @@ def stats(
 
 
 add_checks(app)
+add_moving(app)
 add_programs(app)
 
 

@@ -1,4 +1,4 @@
-"""The commands that hold recorded histories against the code at hand, and write them into files."""
+"""The commands that hold recorded histories against the code at hand, and look after what is kept of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autogen_eventlog.cli.settings import Settings, settings_of
 if TYPE_CHECKING:
     from autogen_eventlog.cli import checking
 
-_APP = "The function, plain or async, that is given a runtime and registers the agents on it."
+APP = "The function, plain or async, that is given a runtime and registers the agents on it."
 
 Every = Annotated[bool, typer.Option("--all", help="All agents that the log knows.")]
 Type = Annotated[str | None, typer.Option(metavar="TYPE", help="All agents of this type.")]
@@ -30,7 +30,7 @@ class Mode(str, Enum):
 
 def check(
     ctx: typer.Context,
-    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=_APP)],
+    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=APP)],
     targets: Annotated[
         list[str] | None,
         typer.Argument(
@@ -62,42 +62,14 @@ def check(
     from autogen_eventlog.cli import checking
 
     asked = checking.Asked(tuple(targets or ()), every=every, type=type)
-    _with_seed(settings_of(ctx), asked)
+    with_seed(settings_of(ctx), asked)
     plan = checking.CheckPlan(app, "strict" if mode is Mode.strict else "report", from_snapshot=from_snapshot)
     asyncio.run(checking.check(settings_of(ctx), asked, plan))
 
 
-def export(
-    ctx: typer.Context,
-    history: Annotated[
-        Path,
-        typer.Option(
-            metavar="PATH", help="The file; with --all or --type the directory, with one file for each agent."
-        ),
-    ],
-    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="The agent's id, TYPE/KEY.")] = None,
-    every: Every = False,
-    type: Type = None,
-    app: Annotated[
-        str | None, typer.Option(metavar="MODULE:FUNCTION", help=f"{_APP} With it, the state is kept, too.")
-    ] = None,
-) -> None:
-    """Write agents' histories into files, for tests.
-
-    A file holds the present past of an agent, every event of it, and with --app the state that the code at hand ends in.
-    `eventlog check FILE` and the pytest plugin replay it without a database. The same history gives the same file.
-    """
-    from autogen_eventlog.cli import checking
-
-    asked = checking.Asked(() if agent is None else (agent,), every=every, type=type)
-    if app is not None:
-        _with_seed(settings_of(ctx), asked)
-    asyncio.run(checking.export(settings_of(ctx), asked, history, app))
-
-
 def determinism(
     ctx: typer.Context,
-    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=_APP)],
+    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=APP)],
     agents: Annotated[
         list[str] | None, typer.Argument(metavar="AGENT", help="Agents by their ids, TYPE/KEY.", show_default=False)
     ] = None,
@@ -114,13 +86,13 @@ def determinism(
     from autogen_eventlog.cli.determinism import determinism as judge
 
     asked = checking.Asked(tuple(agents or ()), every=every, type=type)
-    _with_seed(settings_of(ctx), asked)
+    with_seed(settings_of(ctx), asked)
     asyncio.run(judge(settings_of(ctx), asked, app))
 
 
 def snapshot(
     ctx: typer.Context,
-    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=_APP)],
+    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=APP)],
     agents: Annotated[
         list[str] | None, typer.Argument(metavar="AGENT", help="Agents by their ids, TYPE/KEY.", show_default=False)
     ] = None,
@@ -135,13 +107,13 @@ def snapshot(
     from autogen_eventlog.cli import checking, snapshotting
 
     asked = checking.Asked(tuple(agents or ()), every=every, type=type)
-    _with_seed(settings_of(ctx), asked)
+    with_seed(settings_of(ctx), asked)
     asyncio.run(snapshotting.snapshot(settings_of(ctx), asked, app))
 
 
 def verify(
     ctx: typer.Context,
-    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=_APP)],
+    app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=APP)],
     agents: Annotated[
         list[str] | None, typer.Argument(metavar="AGENT", help="Agents by their ids, TYPE/KEY.", show_default=False)
     ] = None,
@@ -157,8 +129,31 @@ def verify(
     from autogen_eventlog.cli import checking, snapshotting
 
     asked = checking.Asked(tuple(agents or ()), every=every, type=type)
-    _with_seed(settings_of(ctx), asked)
+    with_seed(settings_of(ctx), asked)
     asyncio.run(snapshotting.verify(settings_of(ctx), asked, app, again=again))
+
+
+def retention(
+    ctx: typer.Context,
+    before: Annotated[
+        str, typer.Option(metavar="TIME", help="Months that ended by then: a time with a zone, or how long ago (90d).")
+    ],
+    apply: Annotated[bool, typer.Option("--apply", help="Remove them. Without it, only the plan is shown.")] = False,
+    archive: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the events into files there before they are removed.")
+    ] = None,
+    parquet: Annotated[bool, typer.Option("--parquet", help="As Parquet, not as JSON Lines.")] = False,
+) -> None:
+    """Remove old months of events from the log, below proven snapshots.
+
+    A month stays while a recovery, a branch or an undelivered message needs anything in it; the table says what. Restores to
+    before what is kept are refused by name. What was removed is recorded. Exit code 1 if a month that is old enough stays.
+    """
+    from autogen_eventlog.cli import retaining
+    from autogen_eventlog.cli.times import parse_time
+
+    where = retaining.archive_in(archive, parquet=parquet)
+    asyncio.run(retaining.retention(settings_of(ctx), parse_time(before), apply=apply, archive=where))
 
 
 def with_seed_of(settings: Settings, agent: str) -> None:
@@ -169,7 +164,7 @@ def with_seed_of(settings: Settings, agent: str) -> None:
         fix_hash_seed(asyncio.run(checking.seed_of(settings, agent)))
 
 
-def _with_seed(settings: Settings, asked: checking.Asked) -> None:
+def with_seed(settings: Settings, asked: checking.Asked) -> None:
     """The same, of several."""
     from autogen_eventlog.cli import checking
 
@@ -182,7 +177,5 @@ def add_checks(app: typer.Typer) -> None:
     app.command(epilog="Example: eventlog check --all --app shop.agents:register --json")(check)
     app.command(epilog="Example: eventlog snapshot --type planner --app shop.agents:register")(snapshot)
     app.command(epilog="Example: eventlog verify --all --app shop.agents:register --again")(verify)
+    app.command(epilog="Example: eventlog retention --before 90d --archive /var/eventlog --apply")(retention)
     app.command(epilog="Example: eventlog determinism --all --app shop.agents:register")(determinism)
-    app.command(
-        epilog="Example: eventlog export planner/7 --history tests/planner.history.jsonl --app shop.agents:register"
-    )(export)

@@ -50,6 +50,11 @@ class Construction:
             self._limit = frozenset(producer.get(READINGS) or ())
             self._answer_with(activation.metadata.get(CONSTRUCTION) or [])
 
+    def follow_record(self, readings: list[list[Any]], families: frozenset[str]) -> None:
+        """Say the same from a snapshot, which holds it."""
+        self._limit = families
+        self._answer_with(readings)
+
     def repeat(self, other: Construction) -> None:
         """Make an instance as another was made."""
         self._answer_with(other.readings)

@@ -108,7 +108,7 @@ class RuntimeFacade(AgentRuntime):
                 call.token.cancel
             )  # at once, as AutoGen's runtime passes the token itself on
         incarnation.calls[event.id] = call
-        if incarnation.live and not future.done():
+        if incarnation.live:
             incarnation.let_out(call, ticket)
         try:
             return await future

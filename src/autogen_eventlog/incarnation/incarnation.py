@@ -209,6 +209,8 @@ class Incarnation:
         """Then these: they join the instance to what is outside."""
         self._ended_by: EventLogError | None = None
         self.calls: dict[UUID, Call] = {}
+        self.asked_again: set[UUID] = set()
+        """What it had sent in the past that it comes from, and still waited for as it went live."""
         self.effects: dict[int, Effect] = {}
         self.deliveries: dict[int, Delivery] = {}
         self.effects_asked = 0
@@ -276,6 +278,10 @@ class Incarnation:
         """Whether nothing is under way: no handler, no call, no effect, no callback, no timer."""
         return not (self.deliveries or self.calls or self.effects) and self.session.quiet
 
+    def waits_for(self, sent: UUID) -> bool:
+        """Whether the answer to a call is wanted still, or was as the incarnation went live."""
+        return sent in self.asked_again or (sent in self.calls and not self.calls[sent].future.cancelled())
+
     def begin(self) -> None:
         """Go live, unless the code has gone past the end of its journal by itself and is live already."""
         if not self.begun:
@@ -286,8 +292,10 @@ class Incarnation:
         self.begun = True
         if self.session.mode is Mode.FOLLOWING:
             self.session.go_live()
+        unsaid = self.session.unsaid
         if self.on_live is not None:
             self.on_live()
+        self.session.unsaid = unsaid  # the announcement says nothing of it
         for connect in self.when_live:
             connect()
         if self._deferred:
@@ -295,8 +303,10 @@ class Incarnation:
             waiting = [delivery for delivery, _ in self._deferred.values()]
             outside_context().run(self._loop.call_soon, lambda: [self.start(delivery) for delivery in waiting])
         for call in list(self.calls.values()):
-            call.again = True
-            self._let_out(DONE, self._ask_later(call))
+            if not call.future.done():
+                call.again = True
+                self.asked_again.add(call.event.id)
+                self._let_out(DONE, self._ask_later(call))
         for effect in list(self.effects.values()):
             if effect.resume is not None:
                 effect.resume()
@@ -502,8 +512,10 @@ class Incarnation:
         except (KeyboardInterrupt, SystemExit):
             self.session.abandon()  # the program ends here: the log stays as at a kill, and who waits is told
             raise
-        except GeneratorExit:
-            raise
+        except GeneratorExit as error:
+            if asyncio.current_task() is not delivery.task:
+                raise  # it is being closed as garbage, and did not raise it
+            await self._complete(delivery, None, error)
         except BaseException as error:
             await self._complete(delivery, None, error)
         else:
@@ -545,6 +557,7 @@ class Incarnation:
             self.session.inject(task.cancel)
 
     def _settle(self, future: asyncio.Future[Any], reply: Any, error: BaseException | None) -> None:
+        self.session.unsaid = True
         if error is None:
             self.session.inject(lambda: future.set_result(reply))
         else:
@@ -595,10 +608,12 @@ class Incarnation:
             self._past_end()
             return None
         try:
-            return machine.produce(made)
+            recorded = machine.produce(made)
         except Mismatch as mismatch:
             self.session.mismatch = mismatch
             return None
+        self.session.unsaid = False
+        return recorded
 
     @property
     def _at_end_of_view(self) -> bool:
@@ -672,7 +687,7 @@ class Incarnation:
         )
         names = {"effect": number, "kind": kind, "request": digest}
         event, ticket = await self.produce(made, delivery=delivery, metadata=names)
-        if event.payload != payload.data:  # a check that goes past what differs: the answer is that to what was recorded
+        if event.payload != payload.data:  # gone past by a check: the answer that comes is to what was recorded
             digest = event.metadata["request"]
         if event.metadata.get("request"):
             digest = event.metadata["request"]  # as recorded: a class in the request may have another shape today
@@ -728,9 +743,9 @@ class Incarnation:
         async def depart() -> None:
             world = self._world
             assert world is not None
-            if not call.future.done():
-                self._spawn(world.ask(self, call))
-                await asyncio.sleep(0)  # it is in the runtime's queue before what was sent after it leaves
+            # Given up or not: as in AutoGen, what was sent arrives, if need be with a token that is cancelled.
+            self._spawn(world.ask(self, call))
+            await asyncio.sleep(0)  # it is in the runtime's queue before what was sent after it leaves
 
         return depart
 
@@ -761,7 +776,7 @@ class Incarnation:
         self.note(EventType.SCHEDULE_RECORDED, {})
 
     def _record_rest(self) -> None:
-        """What a handler left behind has read, as the agent comes to rest: no event of its own will tell."""
+        """What a handler left behind has read, and how far it went, as the agent comes to rest: no event of its own tells."""
         if self.live and self.quiet:
             self._record_schedule()
 
@@ -811,6 +826,7 @@ class Incarnation:
         assert self._appender is not None
         full = {} if metadata is None else metadata
         full[TICK] = self.session.tick
+        self.session.unsaid = False
         if self.session.observations:
             full[OBSERVATIONS] = self.session.take_observations()
         event = new_event(

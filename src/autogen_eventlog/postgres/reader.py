@@ -161,6 +161,10 @@ class Reader:
             await asyncio.sleep(delay)
             delay = min(2 * delay, 0.1)
 
+    async def first_version(self, stream: str) -> int:
+        """The first version of a stream that the log still holds; 1 if it holds none."""
+        return int((await self.pool.fetch("first_version", {"stream": stream}))[0][0])
+
     async def tail(
         self, *, after_position: int = 0, batch: int = 1000, poll: float = 0.25, follow: bool = True
     ) -> AsyncGenerator[RecordedEvent, None]:

@@ -64,6 +64,24 @@ def _loads(data: str | bytes) -> Any:
         return json.loads(data)
 
 
+def check_conninfo(conninfo: object) -> None:
+    """Whether libpq can read it at all.
+
+    Raises:
+        ValueError: It can't. Its text is not repeated, since it may hold a password.
+    """
+    try:
+        if isinstance(conninfo, str):
+            conninfo_to_dict(conninfo)
+            return
+    except psycopg.ProgrammingError:
+        pass
+    given = "" if isinstance(conninfo, str) else f" (it is a {type(conninfo).__name__})"
+    raise ValueError(
+        f"the dsn is none that libpq takes{given}: give postgresql://user@host/database, or host=… dbname=…"
+    ) from None
+
+
 def server_of(conninfo: str) -> str:
     """The server and database a conninfo names, without user and password."""
     parts = conninfo_to_dict(conninfo)

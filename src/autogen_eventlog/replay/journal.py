@@ -115,6 +115,12 @@ def entries(event: RecordedEvent) -> Iterator[Entry]:
     yield Happened(event, event.metadata.get(TICK, 0))
 
 
+def start_moved(observation: list[Any], numbers: dict[int, int]) -> list[Any]:
+    """An observation in which a delivery has another number."""
+    kind, what, tick = observation
+    return [kind, numbers.get(what, what), tick] if kind == _START else observation
+
+
 def _entry(observation: list[Any]) -> Entry:
     kind, what, tick = observation
     match kind:

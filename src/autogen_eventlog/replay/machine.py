@@ -277,12 +277,18 @@ class Machine:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _pass_notes(self) -> None:
-        """Pass what concerns no code, also amid a callback: an agent that was brought here went on from amid one."""
+        """Pass what concerns no code, also amid a callback: an agent that was brought here went on from amid one.
+
+        What says how far the agent went is passed when it has gone so far.
+        """
         while self._entries:
             entry = self._entries[0]
-            if not (isinstance(entry, Happened) and _is_note(entry.event)):
+            if not (isinstance(entry, Happened) and _is_note(entry.event)) or self._lies_ahead(entry):
                 return
             self._pass(entry)
+
+    def _lies_ahead(self, note: Happened) -> bool:
+        return note.event.type is EventType.SCHEDULE_RECORDED and self._order is None and self.tick < note.tick
 
     def _pass(self, entry: Entry) -> None:
         self._entries.popleft()

@@ -175,7 +175,7 @@ class Session:
         """Asked when the code goes past the end of its journal: whether the session has gone live."""
         self.on_many_observations: Callable[[], None] | None = None
         self.on_unsaid: Callable[[], None] | None = None
-        """Told after each callback for as long as readings wait for an event: there may be none to come."""
+        """Told after each callback for as long as something waits for an event to tell it: there may be none to come."""
         self._tick: int = tick
         self.generator: Random | None = None
         """What code draws from that belongs to no delivery."""
@@ -184,8 +184,8 @@ class Session:
         self.busy = 0.0
         """Seconds that the agent's own code has taken, replayed or live: about what replaying it takes."""
         self._reads = False
-        self._unsaid = False
-        """Whether a reading waits for the next event to carry it."""
+        self.unsaid = False
+        """Whether there is something that the next event tells: a reading, or how far the agent went by an input or a timer."""
         self._thread = threading.get_ident()
         self._clocks: dict[str, int] = {}
         self._offsets: dict[str, int] = {}
@@ -230,9 +230,9 @@ class Session:
         return not self._scheduled and not self._timers and not self._queue
 
     def take_observations(self) -> list[list[Any]]:
-        """What the loop did since the last event; the caller puts it into the next."""
+        """What the loop did since the last event; the caller puts it into the next, with the tick."""
         taken, self.observations = self.observations, []
-        self._unsaid = False
+        self.unsaid = False
         return taken
 
     # -- the loop's side ------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ class Session:
         if self.mode is Mode.LIVE:
             value = self._read(read)
             self.observations.append(Reading(kind, value, self._tick).observation())
-            self._unsaid |= kind != LOOP_TIME
+            self.unsaid |= kind != LOOP_TIME
             self._bound_observations()
             return value
         if self.mode is Mode.ENDED:
@@ -418,6 +418,7 @@ class Session:
             return
         self.observations.append(TimerFired(number, self._tick).observation())
         self._bound_observations()
+        self.unsaid = True
         self._tick += 1
         self._will_run()
         try:
@@ -436,7 +437,7 @@ class Session:
         self.busy += _seconds() - self._since
         if self.around is not None:
             self.around.after()
-        if self._unsaid and self.on_unsaid is not None:
+        if self.unsaid and self.on_unsaid is not None:
             self.on_unsaid()
 
     def _bound_observations(self) -> None:

@@ -589,11 +589,11 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             if self._resumption is not None and runs:
                 self._resumption.release()
                 self._resumption = None
-            if self._handler is not None and runs:
-                await self._agents.snapshots.at_stop(self._agents.shells.values())
-            if runs and isinstance(queue, RunQueue):
+            if runs and isinstance(queue, RunQueue) and self._message_queue is queue:  # not ended by another's stop
                 self._end_run(queue)
         if self._handler is not None:
+            if runs:
+                await self._agents.snapshots.at_stop(self._agents.shells.values())
             await self._handler.log.writer.flush()
 
     def _end_run(self, queue: RunQueue) -> None:

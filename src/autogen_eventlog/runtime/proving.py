@@ -27,10 +27,10 @@ from autogen_eventlog.errors import (
 from autogen_eventlog.incarnation.producer import code_hash
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.records import Snapshot, StreamHead
-from autogen_eventlog.recovery import Recovered, Recovery
+from autogen_eventlog.recovery import Recovered
 from autogen_eventlog.replay.follow import SLICE_SECONDS
 from autogen_eventlog.runtime.snapshotting import Maker
-from autogen_eventlog.snapshots import FAILED, PROVEN, TAKEN, clock_of, kept, put
+from autogen_eventlog.snapshots import FAILED, MADE, PRODUCER, PROVEN, TAKEN, clock_of, kept, put
 from autogen_eventlog.snapshots.captured import DIGEST
 from autogen_eventlog.snapshots.captured import KIND as CAPTURED
 from autogen_eventlog.state import capture, difference
@@ -43,9 +43,6 @@ _FIRST: Final = 20
 
 class Provable(Maker, Protocol):
     """An agent whose snapshots are proven."""
-
-    @property
-    def recovery(self) -> Recovery: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +127,7 @@ class Prover:
         if running or found.agent is None:
             raise AgentBusy(head.stream, running, 0.0)
         state = capture(found.agent, self._log.codec, outside=agent.outside(found.agent))
+        last = await past.last_activation()
         snapshot = Snapshot(
             stream=head.stream,
             version=head.version,
@@ -138,7 +136,12 @@ class Prover:
             kind=CAPTURED,
             code_hash=code_hash(type(found.agent)),
             payload=state.data,
-            metadata={**clock_of(found), DIGEST: state.digest},
+            metadata={
+                **clock_of(found),
+                DIGEST: state.digest,
+                MADE: found.construction.readings,
+                **({} if last is None else {PRODUCER: last.producer}),
+            },
             status=TAKEN,
         )
         await self._log.snapshots.put_snapshot(snapshot)
@@ -219,6 +222,9 @@ class Prover:
         there = await self._log.snapshots.list_snapshots(stream)
         proven = [one.version for one in there if one.status == PROVEN]
         stay = kept(proven, self._keep)
+        first = await self._log.reader.first_version(stream)
+        if first > 1:  # what retention removed can't be replayed: the oldest snapshot is where the kept part begins
+            stay.update(sorted(version for version in proven if version >= first - 1)[:1])
         newest = max(proven, default=0)
         for one in there:
             old_candidate = one.status != PROVEN and one.status != FAILED and one.version < newest

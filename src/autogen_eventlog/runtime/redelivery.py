@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -32,7 +33,7 @@ class Redelivery:
     event: RecordedEvent
     """That it was sent, published or submitted."""
     delivered_to: tuple[AgentId, ...]
-    """Agents whose handler ran for it now. For a call between agents: the caller, which has asked again."""
+    """Agents whose handler ran for it now. For a call between agents: the caller, which has asked again, or had given up."""
     failed: tuple[tuple[AgentId, BaseException], ...]
     """Agents that could not be had, or whose handler raised."""
 
@@ -135,7 +136,7 @@ class Redelivering:
     async def _begin(self, event: RecordedEvent) -> Begun:
         if event.type is EventType.MESSAGE_SENT:
             caller = AgentId.from_str(event.stream)
-            return Begun(event, ((caller, _Way(partial(self._bring_up, caller))),), lacks=False)
+            return Begun(event, ((caller, _Way(partial(self._ask_again, event, caller))),), lacks=False)
         had = await self._deliveries(event)
         ways = [(agent, self._way(event, agent)) for agent in await self._lacking(event, had)]
         fan_out = int(event.metadata.get("fan_out") or 1)
@@ -147,8 +148,15 @@ class Redelivering:
         self._latest[agent] = way = _Way(partial(self._deliver, event, agent, before))
         return way
 
-    async def _bring_up(self, caller: AgentId, recorded: Callable[[], None]) -> None:
-        await self._shell_for(caller).live()
+    async def _ask_again(self, event: RecordedEvent, caller: AgentId, recorded: Callable[[], None]) -> None:
+        """The caller asks again what it waits for still. What it has given up arrives as it would have: cancelled."""
+        incarnation = await self._shell_for(caller).live()
+        if incarnation.waits_for(event.id):
+            return
+        given_up = CancellationToken()
+        given_up.cancel()
+        with suppress(asyncio.CancelledError):  # its handler's, which nobody waits for
+            await self._deliver(event, AgentId.from_str(event.recipient or ""), None, recorded, given_up)
 
     async def _lacking(self, event: RecordedEvent, deliveries: list[RecordedEvent]) -> list[AgentId]:
         """For whom it was, without those that have it. Two subscriptions of one agent make two deliveries."""
@@ -171,7 +179,12 @@ class Redelivering:
         return await self._log.reader.messages(filter_)
 
     async def _deliver(
-        self, event: RecordedEvent, recipient: AgentId, before: _Way | None, recorded: Callable[[], None]
+        self,
+        event: RecordedEvent,
+        recipient: AgentId,
+        before: _Way | None,
+        recorded: Callable[[], None],
+        token: CancellationToken | None = None,
     ) -> None:
         if before is not None:
             await before.recorded.wait()
@@ -179,7 +192,7 @@ class Redelivering:
             sender=_sender(event),
             topic_id=None if event.topic is None else parse_topic(event.topic),
             is_rpc=event.topic is None,
-            cancellation_token=CancellationToken(),
+            cancellation_token=token or CancellationToken(),
             message_id=TracedId(event.message_id or str(event.id), Identity(event.id, event.correlation, again=True)),
         )
         if event.metadata.get(WITHHELD):
@@ -203,6 +216,6 @@ class Redelivering:
 
 
 def _sender(event: RecordedEvent) -> AgentId | None:
-    if event.type is EventType.MESSAGE_PUBLISHED:
+    if event.type in (EventType.MESSAGE_PUBLISHED, EventType.MESSAGE_SENT):
         return AgentId.from_str(event.stream)
     return None if event.sender is None else AgentId.from_str(event.sender)

@@ -19,6 +19,7 @@ from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX
 from autogen_eventlog.postgres.records import GoneWorker, StreamHead
 from autogen_eventlog.runtime.agents import RecordedAgents
+from autogen_eventlog.runtime.given_up import cancel_given_up
 from autogen_eventlog.runtime.redelivery import Begun, Redelivering
 
 logger = logging.getLogger(__name__)
@@ -72,6 +73,8 @@ class Resumption:
             while await self._take_up():
                 self._on_their_way.set()
                 await self._registered.wait()
+        except LogClosed:
+            return  # the program ends
         except EventLogError as error:
             logger.warning("what earlier processes left behind is not taken up: %s", error)
         finally:
@@ -99,7 +102,7 @@ class Resumption:
         Returns:
             Those that came up, and whether others could not.
         """
-        left = await self._left_in_flight(min(worker.started_at for worker in gone))
+        records, left = await self._left_in_flight(min(worker.started_at for worker in gone))
         some = asyncio.Semaphore(_AT_ONCE)
 
         async def one(record: MessageRecord, head: StreamHead) -> AgentId | None:
@@ -111,19 +114,24 @@ class Resumption:
 
         came_up = await asyncio.gather(*(one(record, head) for record, head in left))
         resumed = [agent for agent in came_up if agent is not None]
+        await cancel_given_up(self._agents, [record for record in records if AgentId.from_str(record.stream) in resumed])
         return resumed, len(resumed) < len(left)
 
-    async def _left_in_flight(self, since: datetime) -> list[tuple[MessageRecord, StreamHead]]:
-        """The oldest delivery in flight of each agent that has one and that no living process owns."""
+    async def _left_in_flight(
+        self, since: datetime
+    ) -> tuple[list[MessageRecord], list[tuple[MessageRecord, StreamHead]]]:
+        """All deliveries in flight, and the oldest of each agent that has one and that no living process owns."""
+        records: list[MessageRecord] = []
+        while page := await self._log.audit.in_flight(
+            since=since, after=records[-1].position if records else None, limit=_PAGE
+        ):
+            records += page
         found: dict[str, MessageRecord] = {}
-        after: int | None = None
-        while page := await self._log.audit.in_flight(since=since, after=after, limit=_PAGE):
-            for record in page:
-                found.setdefault(record.stream, record)
-            after = page[-1].position
+        for record in records:
+            found.setdefault(record.stream, record)
         alive = {worker.id for worker in await self._log.audit.workers() if worker.alive}
         heads = [(record, await self._log.head(stream)) for stream, record in found.items()]
-        return [(record, head) for record, head in heads if head is not None and head.owner not in alive]
+        return records, [(record, head) for record, head in heads if head is not None and head.owner not in alive]
 
     async def _bring_up(self, agent: AgentId) -> AgentId | None:
         try:

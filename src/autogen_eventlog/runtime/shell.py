@@ -7,6 +7,7 @@ when the log refuses it or a restore replaces it; the next delivery finds the ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
 import threading
@@ -93,6 +94,8 @@ class JournaledAgent:
         self._log = surroundings.log
         self._strict = surroundings.handler.durability == "strict"
         self._incarnation: Incarnation | None = None
+        self._before: Incarnation | None = None
+        """One that was dropped: its last events may be on their way to the log."""
         self._appender: StreamAppender | None = None
         self._gate = asyncio.Lock()
         self._waiting = 0
@@ -359,6 +362,10 @@ class JournaledAgent:
     async def _claim(self) -> None:
         check_text("agent id", self.stream, longest=LONGEST_STREAM)
         await self._log.start_writing()
+        if self._before is not None:  # what the instance before has on its way is its own still, not a stale owner's
+            before, self._before = self._before, None
+            with contextlib.suppress(EventLogError):
+                await before.durable
         claim = await self._log.ownership.claim(self.stream, takeover=self._around.handler.takeover)
         self._appender = StreamAppender(self._log.writer, claim)
 
@@ -389,7 +396,7 @@ class JournaledAgent:
                 self._around.handler.submissions.keep_refused(error, self._appender.take_refused())
         incarnation.end(error)
         if self._incarnation is incarnation:
-            self._incarnation = None
+            self._incarnation, self._before = None, incarnation
 
     # -- instances ------------------------------------------------------------------------------------------------
 

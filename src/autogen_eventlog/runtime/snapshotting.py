@@ -14,9 +14,18 @@ from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.incarnation.producer import code_hash
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.records import Snapshot
-from autogen_eventlog.recovery import Recovered
+from autogen_eventlog.recovery import Recovered, Recovery
 from autogen_eventlog.runtime.appender import StreamAppender
-from autogen_eventlog.snapshots import PROVEN, TAKEN, SnapshotPolicy, clock_of, differences, has_own_state
+from autogen_eventlog.snapshots import (
+    MADE,
+    PRODUCER,
+    PROVEN,
+    TAKEN,
+    SnapshotPolicy,
+    clock_of,
+    differences,
+    has_own_state,
+)
 from autogen_eventlog.snapshots.captured import DIGEST
 from autogen_eventlog.snapshots.captured import KIND as CAPTURED
 from autogen_eventlog.snapshots.cooperative import KIND as SAVED
@@ -43,6 +52,9 @@ class State:
 
 class Maker(Protocol):
     """Who makes instances of the agent."""
+
+    @property
+    def recovery(self) -> Recovery: ...
 
     async def scratch(self) -> Agent:
         """A fresh instance that is no agent."""
@@ -110,6 +122,7 @@ class Snapshotting:
             try:
                 state = await self._read(agent, wanted)
                 clock = clock_of(incarnation)
+                made = incarnation.construction.readings
             except NotCapturable:
                 self._last = before
                 raise
@@ -118,6 +131,9 @@ class Snapshotting:
         self._busy_then = incarnation.session.busy
         try:
             committed = await incarnation.durable
+            last = await (await self._maker.recovery.past(version)).last_activation()
+            producer = {} if last is None else {PRODUCER: last.producer}
+            metadata = {**clock, MADE: made, **producer}
             snapshot = Snapshot(
                 stream=self._stream,
                 version=version,
@@ -126,7 +142,7 @@ class Snapshotting:
                 kind=state.kind,
                 code_hash=code_hash(type(agent)),
                 payload=state.payload,
-                metadata=clock if state.digest is None else {**clock, DIGEST: state.digest},
+                metadata=metadata if state.digest is None else {**metadata, DIGEST: state.digest},
                 status=state.status,
             )
             await self._log.snapshots.put_snapshot(snapshot)

@@ -11,10 +11,20 @@ from uuid import uuid4
 
 from autogen_core import Agent, AgentId
 
-from autogen_eventlog.errors import Divergence, InvalidPoint, InvalidState, NotRestorable, UnknownAgent
+from autogen_eventlog.codec.names import type_name
+from autogen_eventlog.errors import (
+    Divergence,
+    InvalidPoint,
+    InvalidState,
+    NoOwnState,
+    NotRestorable,
+    UnknownAgent,
+    UnknownStream,
+)
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.points import Point, point
+from autogen_eventlog.runtime import plain_states
 from autogen_eventlog.runtime.handler import EventLogHandler
 from autogen_eventlog.runtime.reports import RestoreReport
 from autogen_eventlog.runtime.saved_state import SavedState, parse
@@ -199,7 +209,32 @@ class TimeTravel:
     # -- save -----------------------------------------------------------------------------------------------------
 
     async def save(self, agent: AgentId) -> Mapping[str, Any]:
+        where = plain_states.wanted_point()
+        if where is not None:
+            return await self._plain_or_first(agent, where)
         return (await self._saved(self._shell_for(agent))).as_mapping()
+
+    async def plain(self, agent: AgentId, where: Point) -> Mapping[str, Any]:
+        """What the agent's own `save_state` says at a point, in AutoGen's form."""
+        shell = self._shell_for(agent)
+        if where.is_now:
+            await shell.durable_version()
+        return await self._plain_of(
+            shell, await self._view(shell, shell.stream, await self._log.resolve(shell.stream, where))
+        )
+
+    async def _plain_or_first(self, agent: AgentId, where: Point) -> Mapping[str, Any]:
+        """The same; of an agent that had no past there, what a fresh one says."""
+        try:
+            return await self.plain(agent, where)
+        except UnknownStream:
+            shell = self._shell_for(agent)
+            return await self._plain_of(shell, await shell.example())
+
+    async def _plain_of(self, shell: JournaledAgent, instance: Agent) -> Mapping[str, Any]:
+        if not has_own_state(instance):
+            raise NoOwnState(shell.stream, type_name(type(instance)))
+        return await instance.save_state()
 
     async def save_all(self, types: Iterable[str]) -> Mapping[str, Any]:
         return {shell.stream: (await self._saved(shell)).as_mapping() async for shell in self._known(types)}
@@ -234,9 +269,19 @@ class TimeTravel:
         shell = self._shell_for(agent)
         saved = parse(shell.stream, state)
         if saved is None:
+            await self._look_at(shell, state)
+        if plain_states.current_trial() is not None:
+            return
+        if saved is None:
             await shell.load(state)
         else:
             await self._load_saved(shell, saved)
+
+    async def _look_at(self, shell: JournaledAgent, state: Mapping[str, Any]) -> None:
+        """Refuse a state of AutoGen's form that is not for this agent, before anything is changed."""
+        incarnation = shell.incarnation
+        instance = None if incarnation is None else incarnation.agent
+        await plain_states.check(shell.stream, instance or await shell.example(), state)
 
     async def load_all(self, state: Mapping[str, Any]) -> None:
         shells: list[tuple[AgentId, Mapping[str, Any]]] = []
@@ -244,6 +289,10 @@ class TimeTravel:
             agent = AgentId.from_str(text)
             self._checked(agent, text, one)
             shells.append((agent, one))
+        with plain_states.trial() as tried:
+            for agent, one in shells:
+                await self.load(agent, one)
+        tried.raise_missing()
         for agent, one in shells:
             await self.load(agent, one)
 

@@ -4,7 +4,7 @@
 `status` what is known of one, `clock` what it says beside the state. None is believed before it is proven.
 """
 
-from autogen_eventlog.snapshots.clock import clock_of, set_clock
+from autogen_eventlog.snapshots.clock import MADE, PRODUCER, clock_of, set_clock
 from autogen_eventlog.snapshots.comparison import differences
 from autogen_eventlog.snapshots.cooperative import KIND, has_own_state
 from autogen_eventlog.snapshots.policy import SnapshotPolicy, kept
@@ -13,6 +13,8 @@ from autogen_eventlog.snapshots.status import FAILED, PROVEN, TAKEN, put, usable
 __all__ = [
     "FAILED",
     "KIND",
+    "MADE",
+    "PRODUCER",
     "PROVEN",
     "TAKEN",
     "SnapshotPolicy",

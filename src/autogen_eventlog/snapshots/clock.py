@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from autogen_eventlog.errors import PayloadCorrupt
 from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.postgres.records import Snapshot
 from autogen_eventlog.replay.machine import Machine
+
+MADE: Final = "made"
+"""In a snapshot's metadata: what the making of the agent's instances reads. Fresh ones are made by it."""
+PRODUCER: Final = "producer"
+"""Who recorded the last event before it."""
 
 
 def clock_of(incarnation: Incarnation) -> dict[str, Any]:

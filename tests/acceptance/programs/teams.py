@@ -18,10 +18,11 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, UserProxyAgent
 from autogen_agentchat.base import Handoff, Response, TaskResult
 from autogen_agentchat.conditions import HandoffTermination, MaxMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
@@ -30,7 +31,7 @@ from autogen_core import AgentId, AgentRuntime, CancellationToken, FunctionCall
 from autogen_core.models import CreateResult, ModelInfo, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_eventlog import EventLog, EventLogHandler, EventSourcedGrpcWorkerAgentRuntime
+from autogen_eventlog import EventLog, EventLogHandler, EventSourcedGrpcWorkerAgentRuntime, effect
 
 INFO = ModelInfo(vision=False, function_calling=True, json_output=True, family="unknown", structured_output=False)
 
@@ -125,6 +126,26 @@ class Counting(BaseChatAgent):
         self.__count = 0
 
 
+@effect("team.input")
+async def ask_the_person(prompt: str, cancellation_token: CancellationToken | None = None) -> str:
+    """A line of the file `asked` each time that somebody begins to wait; the answer is a file too."""
+    place = Path(os.environ["TEAM_DIRECTORY"])
+    with (place / "asked").open("a") as file:
+        file.write(f"{prompt}\n")
+    while not (place / "answer").exists():
+        await asyncio.sleep(0.01)
+    return (place / "answer").read_text()
+
+
+def asking(runtime: AgentRuntime, begun: bool) -> RoundRobinGroupChat:
+    """Has a question for the person."""
+    members: list[Any] = [
+        AssistantAgent("clerk", model("what now?")),
+        UserProxyAgent("person", input_func=ask_the_person),
+    ]
+    return RoundRobinGroupChat(members, max_turns=2, runtime=runtime)
+
+
 def counting(runtime: AgentRuntime, begun: bool) -> RoundRobinGroupChat:
     return RoundRobinGroupChat([Counting("clerk")], max_turns=1, runtime=runtime)
 
@@ -134,6 +155,7 @@ TEAMS: dict[str, Callable[[AgentRuntime, bool], Any]] = {
     "magentic": magentic,
     "magentic_killed": magentic_killed,
     "counting": counting,
+    "asking": asking,
 }
 
 
@@ -230,8 +252,9 @@ async def serve(program: Program) -> None:
 
 async def main(dsn: str, port: str, kind: str, identity: str, begun: str) -> None:
     async with EventLog.open(dsn) as log:
+        handler = EventLogHandler(log, effects_unknown={"own.team.input": "retry"})
         runtime = EventSourcedGrpcWorkerAgentRuntime(
-            f"localhost:{port}", intervention_handlers=[EventLogHandler(log)], registration_patience=30
+            f"localhost:{port}", intervention_handlers=[handler], registration_patience=30
         )
         await runtime.start()
         await serve(Program(runtime, made(kind, runtime, int(identity), begun=begun == "again")))

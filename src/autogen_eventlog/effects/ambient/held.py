@@ -129,10 +129,7 @@ class Held:
 
 def _methods_of_dates() -> Iterator[Any]:
     """`datetime.now` is made anew each time that it is taken off its class, also off a subclass."""
-    classes: list[type[Any]] = list(_DATES)
-    for cls in classes:
-        classes += [found for found in cls.__subclasses__() if found not in classes]
-    for found in gc.get_referrers(*classes):
+    for found in gc.get_objects():
         owner: Any = found.__self__ if type(found) is types.BuiltinFunctionType else None
         if isinstance(owner, type) and issubclass(owner, _DATES):
             yield found

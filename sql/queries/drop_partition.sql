@@ -1,0 +1,2 @@
+-- Removes a partition that is out of the log already.
+DROP TABLE {partition}

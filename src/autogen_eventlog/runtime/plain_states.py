@@ -1,0 +1,157 @@
+"""States in AutoGen's own form: looked at before one is loaded, and saved in it as of any point.
+
+AutoGen's teams save and load by asking the runtime for each of their agents. What is wanted of the runtime beyond that (only
+look; give AutoGen's form, as of then) travels in a context variable, so that a team's own methods do it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from autogen_core import Agent
+from pydantic import ValidationError
+
+from autogen_eventlog.errors import InvalidState, MessageTypesMissing
+from autogen_eventlog.points import Point
+from autogen_eventlog.snapshots import has_own_state
+
+logger = logging.getLogger(__name__)
+
+_MESSAGES = ("message_thread", "message_buffer")
+"""Where AgentChat's managers and containers keep messages in their states."""
+
+_AGENTCHAT = "custom_message_types=[…] of the team, or produced_message_types of a participant,"
+
+
+@dataclass(slots=True)
+class Trial:
+    """States are looked at and not loaded."""
+
+    missing: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Message types that are not known here, by agent."""
+
+    def raise_missing(self) -> None:
+        """Say which are missing, of all agents.
+
+        Raises:
+            MessageTypesMissing: Some are.
+        """
+        if self.missing:
+            types = sorted({name for names in self.missing.values() for name in names})
+            raise missing_types(", ".join(self.missing), types)
+
+
+_TRIAL: ContextVar[Trial | None] = ContextVar("trial", default=None)
+_AS_OF: ContextVar[Point | None] = ContextVar("as_of", default=None)
+
+
+@contextmanager
+def trial() -> Generator[Trial]:
+    """Inside, `agent_load_state` looks at each state and loads none."""
+    tried = Trial()
+    token = _TRIAL.set(tried)
+    try:
+        yield tried
+    finally:
+        _TRIAL.reset(token)
+
+
+@contextmanager
+def autogen_form(where: Point) -> Generator[None]:
+    """Inside, `agent_save_state` gives what the agent's own `save_state` said at a point; nothing is touched."""
+    token = _AS_OF.set(where)
+    try:
+        yield
+    finally:
+        _AS_OF.reset(token)
+
+
+def current_trial() -> Trial | None:
+    """Whether states are only looked at."""
+    return _TRIAL.get()
+
+
+def wanted_point() -> Point | None:
+    """As of when states are saved in AutoGen's form; None: in ours, now."""
+    return _AS_OF.get()
+
+
+async def check(agent: str, instance: Agent, state: Mapping[str, Any]) -> None:
+    """Look at a state of AutoGen's form before it is loaded into an agent.
+
+    Args:
+        instance: The agent, or one like it. Nothing of it is changed.
+
+    Raises:
+        InvalidState: It says that it is the state of something else, or of another version.
+        MessageTypesMissing: It holds messages of types that are not known here.
+    """
+    if has_own_state(instance):
+        _compare(agent, "", await _said(agent, instance), state)
+    missing = _unknown_messages(agent, instance, state)
+    tried = current_trial()
+    if missing and tried is not None:
+        tried.missing[agent] = missing
+    elif missing:
+        raise missing_types(agent, missing)
+
+
+def missing_types(agent: str, types: list[str]) -> MessageTypesMissing:
+    """The error that names them."""
+    problem = f"it holds messages of types that are not known here: {', '.join(types)}"
+    remedy = f"Import them and name them ({_AGENTCHAT} in AgentChat). Nothing was changed"
+    return MessageTypesMissing(agent, problem, remedy, tuple(types))
+
+
+async def _said(agent: str, instance: Agent) -> Mapping[str, Any]:
+    try:
+        return await instance.save_state()
+    except Exception as error:  # the class's own code: that it can't save is no reason not to load
+        logger.warning("%s: what kind of state it keeps is not known: save_state raised %r", agent, error)
+        return {}
+
+
+def _compare(agent: str, path: str, own: object, given: object) -> None:
+    """Whether each part of a state is of the type, in AutoGen's sense, that this agent saves there."""
+    if not (isinstance(own, Mapping) and isinstance(given, Mapping)):
+        return
+    mine, theirs = cast("Mapping[str, object]", own), cast("Mapping[str, object]", given)
+    for name in ("type", "version"):
+        expected, found = mine.get(name), theirs.get(name)
+        if isinstance(expected, str) and found is not None and found != expected:
+            where = f"at {path} its" if path else "its"
+            problem = f"{where} {name} is {found!r}, and this agent's states have {name} {expected!r}"
+            raise InvalidState(agent, problem, "Load it into an agent of the kind that saved it. Nothing was changed")
+    if not isinstance(mine.get("type"), str):
+        return
+    for name, value in mine.items():
+        _compare(agent, f"{path}.{name}" if path else name, value, theirs.get(name))
+
+
+def _unknown_messages(agent: str, instance: Agent, state: Mapping[str, Any]) -> list[str]:
+    """The types of messages in a state that AgentChat can't make again, by what the instance makes messages with.
+
+    Raises:
+        InvalidState: A message of a known type is not whole.
+    """
+    create: Any = getattr(getattr(instance, "_message_factory", None), "create", None)
+    if create is None:
+        return []
+    unknown: set[str] = set()
+    for name in _MESSAGES:
+        for number, message in enumerate(state.get(name) or ()):
+            try:
+                create(message)
+            except ValidationError as error:
+                first = error.errors()[0]
+                said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+                problem = f"{name}[{number}] is no {message.get('type')} of this version of AgentChat ({said})"
+                raise InvalidState(agent, problem, "Save it again with the version that wrote it, and newer") from error
+            except ValueError:
+                unknown.add(str(message.get("type")))
+    return sorted(unknown)

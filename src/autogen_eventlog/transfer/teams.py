@@ -1,0 +1,126 @@
+"""AutoGen's own states, both ways: of single agents, and of AgentChat's teams on our runtime."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+from autogen_core import AgentId
+
+from autogen_eventlog.errors import EventLogError, InvalidState
+from autogen_eventlog.points import point
+from autogen_eventlog.runtime.in_process import EventSourcedAgentRuntime
+from autogen_eventlog.runtime.plain_states import autogen_form, trial
+from autogen_eventlog.transfer.message_forms import completed_alone
+from autogen_eventlog.transfer.team_forms import in_todays_form, is_team_state
+
+logger = logging.getLogger(__name__)
+
+
+class StateOwner(Protocol):
+    """A team of AgentChat, as far as its state goes."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def save_state(self) -> Mapping[str, Any]: ...
+
+    async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+async def autogen_state(
+    runtime: EventSourcedAgentRuntime,
+    agent: AgentId,
+    *,
+    at: datetime | None = None,
+    version: int | None = None,
+    position: int | None = None,
+) -> Mapping[str, Any]:
+    """What an agent's own `save_state` says as of a past point (by default: now): AutoGen's own runtime loads it.
+
+    Nothing live is touched.
+
+    Raises:
+        RecordingIncomplete: The runtime has no `EventLogHandler`.
+        NoOwnState: The agent's class has no `save_state` of its own.
+        What `runtime.view` raises.
+    """
+    return await runtime.recorded_agents.travel.plain(agent, point(at=at, version=version, position=position))
+
+
+async def save_team_state(
+    team: StateOwner, *, at: datetime | None = None, position: int | None = None
+) -> Mapping[str, Any]:
+    """What a team on an `EventSourcedAgentRuntime` keeps, as of a past point (by default: now), in AutoGen's form.
+
+    Any team of AutoGen 0.4.9 or later with the same participants loads it, on any runtime. Nothing live is touched. An agent
+    that had no past at the point is saved as new.
+
+    Raises:
+        NoOwnState: The class of one of its agents has no `save_state` of its own.
+        What `runtime.view` raises.
+    """
+    with autogen_form(point(at=at, position=position)):
+        return await team.save_state()
+
+
+async def load_team_state(team: StateOwner, state: Mapping[str, Any], *, participant: str | None = None) -> None:
+    """Put a saved state into a team on an `EventSourcedAgentRuntime`: all of it, or nothing.
+
+    It goes through `agent_load_state` of each of the team's agents, so it is recorded, and replay does the same. The form of
+    AutoGen 0.4.0 to 0.4.8 is made into today's, where that is certain. `team.load_state` does the same one agent after
+    the other, and stops amid them where one refuses.
+
+    Args:
+        state: What `team.save_state()` gave, on any runtime.
+        participant: Load the state of one agent of AgentChat (what `agent.save_state()` gave) into the participant of this
+            name; the others stay as they are.
+
+    Raises:
+        InvalidState: It is no state of such a team, or of a form or version that is not known; nothing was changed.
+        MessageTypesMissing: It holds messages of types that the team does not know; nothing was changed.
+        Whatever an agent's `load_state` raised; what the team's agents say of themselves is then as it was before.
+    """
+    with autogen_form(point()):
+        before = await team.save_state()
+    if participant is None:
+        todays: Mapping[str, Any] = _of_team(team, state, before)
+    else:
+        todays = _of_participant(team.name, participant, state, before, await team.save_state())
+    with trial() as tried:
+        await team.load_state(todays)
+    tried.raise_missing()
+    try:
+        await team.load_state(todays)
+    except EventLogError:
+        raise
+    except Exception as error:  # an agent's own code
+        logger.warning("team %s is put back to what it was: a state could not be loaded: %r", team.name, error)
+        await team.load_state(before)
+        raise
+
+
+def _of_team(team: StateOwner, state: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    if is_team_state(state):
+        return in_todays_form(team.name, state, before)
+    problem = f"it is no team's state (its keys: {_keys(state)})"
+    raise InvalidState(team.name, problem, "Give what team.save_state() gave, or name the participant that it is of")
+
+
+def _of_participant(
+    team: str, name: str, state: Mapping[str, Any], before: Mapping[str, Any], unchanged: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The state of a team in which one participant has another state."""
+    own: Mapping[str, Any] = before["agent_states"].get(name) or {}
+    if "agent_state" not in own:
+        known = ", ".join(repr(one) for one, said in before["agent_states"].items() if "agent_state" in said)
+        raise InvalidState(team, f"it has no participant {name!r}, but {known}", "Name one of them")
+    replaced: dict[str, Any] = {**own, "agent_state": completed_alone(state), "message_buffer": []}
+    return {**unchanged, "agent_states": {**unchanged["agent_states"], name: replaced}}
+
+
+def _keys(state: Mapping[str, Any]) -> str:
+    names = sorted(map(str, state))
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

@@ -1,0 +1,336 @@
+"""Old months leave the log only where nothing needs them; what is refused then is refused by name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from autogen_core import (
+    AgentId,
+    MessageContext,
+    RoutedAgent,
+    TopicId,
+    default_subscription,
+    message_handler,
+)
+from typer.testing import CliRunner
+
+from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, SnapshotPolicy
+from autogen_eventlog.checking.lines import Chain, event_of
+from autogen_eventlog.cli.app import app
+from autogen_eventlog.errors import EventsMissing, InvalidPoint, RetentionRefused
+from autogen_eventlog.events import RecordedEvent
+from autogen_eventlog.retention import JsonLinesArchive, ParquetArchive, Retention
+from autogen_eventlog.state import capture
+
+ONE, TWO = AgentId("adder", "one"), AgentId("adder", "two")
+NOW = datetime.now(timezone.utc)
+LONG_AGO = datetime(2025, 3, 10, tzinfo=timezone.utc)
+
+
+@dataclass
+class Add:
+    number: int
+
+
+@default_subscription
+class Adder(RoutedAgent):
+    def __init__(self) -> None:
+        super().__init__("adds")
+        self.numbers: list[int] = []
+
+    @message_handler
+    async def on_add(self, message: Add, ctx: MessageContext) -> int:
+        self.numbers.append(message.number)
+        return sum(self.numbers)
+
+
+@asynccontextmanager
+async def running(dsn: str, **settings: Any) -> AsyncIterator[tuple[EventSourcedAgentRuntime, EventLog]]:
+    async with EventLog.open(dsn) as log:
+        handler = EventLogHandler(log, snapshots=SnapshotPolicy(within=None), **settings)
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[handler])
+        await Adder.register(runtime, "adder", Adder)
+        runtime.start()
+        yield runtime, log
+        if runtime._run_context is not None:
+            await runtime.stop_when_idle()
+
+
+async def add(runtime: EventSourcedAgentRuntime, *numbers: int, agent: AgentId = ONE) -> None:
+    for number in numbers:
+        await runtime.send_message(Add(number), agent)
+
+
+def grow_old(dsn: str, days: int = 40) -> None:
+    """Everything in the log becomes so much older; what was recorded long ago is in the partition of that month."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET search_path TO eventlog")
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("UPDATE event SET recorded_at = recorded_at - make_interval(days => %s)", (days,))
+        months = connection.execute(
+            "SELECT DISTINCT date_trunc('month', recorded_at, 'UTC') FROM event_default"
+        ).fetchall()
+        for (month,) in months:
+            name = f"event_{month.astimezone(timezone.utc):%Y_%m}"
+            connection.execute(f"CREATE TABLE {name} (LIKE event INCLUDING STORAGE INCLUDING COMPRESSION)")
+            moved = "recorded_at >= %s AND recorded_at < %s::timestamptz + interval '1 month'"
+            connection.execute(
+                f"WITH moved AS (DELETE FROM event_default WHERE {moved} RETURNING *) INSERT INTO {name} SELECT * FROM moved",
+                (month, month),
+            )
+            end = connection.execute("SELECT %s::timestamptz + interval '1 month'", (month,)).fetchone()
+            assert end is not None
+            connection.execute(
+                f"ALTER TABLE event ATTACH PARTITION {name} FOR VALUES FROM ('{month.isoformat()}') TO"
+                f" ('{end[0].isoformat()}')"
+            )
+
+
+async def digest(runtime: EventSourcedAgentRuntime, log: EventLog, agent: AgentId, **point: Any) -> str:
+    return capture(await runtime.view(agent, **point), log.codec).digest
+
+
+# -- what may go --------------------------------------------------------------------------------------------------
+
+
+async def test_a_month_goes_below_a_proven_snapshot_and_what_is_kept_stays_as_it_was(dsn: str, tmp_path: Path) -> None:
+    """E9."""
+    async with running(dsn) as (runtime, log):
+        await add(runtime, *range(20))
+        boundary = (await runtime.snapshot(ONE)).version
+        old = [event async for event in log.read(ONE)]
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 100, 101, 102)
+        head = await log.head(ONE)
+        assert head is not None
+        kept = {
+            version: await digest(runtime, log, ONE, version=version) for version in range(boundary, head.version + 1)
+        }
+        (part,) = await Retention(log).plan(NOW)
+        assert part.may_go and part.sums.events >= len(old)
+        (dropped,) = await Retention(log).drop(NOW, archive=JsonLinesArchive(tmp_path))
+        assert (dropped.name, dropped.events) == (part.partition.name, part.sums.events)
+        assert await Retention(log).plan(NOW) == []
+        for version, was in kept.items():
+            assert await digest(runtime, log, ONE, version=version) == was
+        for point in ({"version": boundary - 1}, {"version": 1}, {"at": old[3].recorded_at - timedelta(days=40)}):
+            with pytest.raises(EventsMissing, match="before retention") as refused:
+                await runtime.view(ONE, **point)
+            assert refused.value.first == 1
+        with pytest.raises(EventsMissing):
+            await runtime.restore(ONE, version=3)
+        await add(runtime, 103)
+        assert await Retention(log).dropped() == [dropped]
+    async with running(dsn) as (runtime, log):  # another process recovers, and goes on
+        assert await runtime.send_message(Add(1), ONE) == sum(range(20)) + 100 + 101 + 102 + 103 + 1
+        assert archived(Path(str(dropped.archive)), ONE) == [event.payload for event in old]
+
+
+async def test_a_row_that_is_gone_is_told_from_an_agent_that_never_was(dsn: str) -> None:
+    async with running(dsn) as (runtime, _):
+        await add(runtime, 1, 2, 3)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM eventlog.event WHERE stream = 'adder/one' AND version = 4")
+    async with running(dsn) as (runtime, _):
+        with pytest.raises(EventsMissing, match="versions 4 to 4"):
+            await runtime.view(ONE)
+        with pytest.raises(EventsMissing):
+            await runtime.send_message(Add(4), ONE)
+        assert (await runtime.view(ONE, version=3)).numbers == [1]  # type: ignore[attr-defined]
+
+
+async def test_the_oldest_snapshot_of_what_is_kept_is_not_forgotten(dsn: str) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        boundary = (await runtime.snapshot(ONE)).version
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        await Retention(log).drop(NOW)
+        for number in range(12):
+            await add(runtime, number)
+            assert (await runtime.snapshot(ONE)).proven
+        versions = [one.version for one in await log.snapshots.list_snapshots(str(ONE))]
+        assert min(versions) == boundary and len(versions) < 12
+        assert (await runtime.view(ONE, version=boundary + 1)).numbers == [1]  # type: ignore[attr-defined]
+
+
+# -- what must stay -----------------------------------------------------------------------------------------------
+
+
+async def test_a_month_stays_for_an_agent_without_a_snapshot_and_names_it(dsn: str) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1, 2)
+        await add(runtime, 3, agent=TWO)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        (part,) = await Retention(log).plan(NOW)
+        assert [(one.stream, "no snapshot" in one.why) for one in part.blocked] == [(str(TWO), True)]
+        assert "eventlog snapshot" in part.blocked[0].remedy
+        assert await Retention(log).drop(NOW) == []
+        assert (await runtime.view(TWO)).numbers == [3]  # type: ignore[attr-defined]
+        await runtime.snapshot(TWO)
+        assert len(await Retention(log).drop(NOW)) == 1
+        assert (await runtime.view(TWO)).numbers == [3]  # type: ignore[attr-defined]
+
+
+async def test_a_month_stays_for_a_fork_that_begins_in_it(dsn: str) -> None:
+    """E4: what a branch needs."""
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1, 2)
+        await runtime.agent_load_state(TWO, await runtime.agent_save_state(ONE))
+        await add(runtime, 3)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        (part,) = await Retention(log).plan(NOW)
+        assert any(one.stream == str(ONE) and "branch" in one.why for one in part.blocked)
+        assert await Retention(log).drop(NOW) == []
+        await add(runtime, 4, agent=TWO)
+        await runtime.snapshot(TWO)
+        assert len(await Retention(log).drop(NOW)) == 1
+        assert (await runtime.view(TWO)).numbers == [1, 2, 4]  # type: ignore[attr-defined]
+
+
+async def test_a_snapshot_on_a_branch_that_was_left_keeps_nothing_from_going_wrong(dsn: str) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1, 2, 3)
+        await runtime.snapshot(ONE)
+        await runtime.restore(ONE, version=3)
+        await add(runtime, 9)
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        (part,) = await Retention(log).plan(NOW)
+        assert not part.may_go
+        await runtime.snapshot(ONE)
+        assert len(await Retention(log).drop(NOW)) == 1
+        assert (await runtime.view(ONE)).numbers == [1, 9]  # type: ignore[attr-defined]
+
+
+async def test_a_month_stays_for_a_message_that_is_not_delivered(dsn: str) -> None:
+    async with running(dsn, resume=False) as (runtime, log):
+        await runtime.stop_when_idle()
+        await runtime.publish_message(Add(5), TopicId("default", "one"))
+    grow_old(dsn)
+    async with running(dsn, resume=False) as (runtime, log):
+        (part,) = await Retention(log).plan(NOW)
+        assert ["redeliver" in one.remedy for one in part.blocked] == [True]
+        await runtime.redeliver()
+        await runtime.snapshot(ONE)
+        assert [part.blocked for part in await Retention(log).plan(NOW)] == [()]
+        assert len(await Retention(log).drop(NOW)) == 1
+        assert (await runtime.view(ONE)).numbers == [5]  # type: ignore[attr-defined]
+
+
+async def test_a_newer_month_does_not_go_before_an_older_one(dsn: str) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1, agent=TWO)
+    grow_old(dsn, 40)
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        await runtime.snapshot(ONE)
+    grow_old(dsn, 40)
+    async with running(dsn) as (runtime, log):
+        older, newer = await Retention(log).plan(NOW)
+        assert (older.may_go, newer.may_go) == (False, True)
+        assert await Retention(log).drop(NOW) == []
+
+
+async def test_this_month_and_a_time_without_a_zone_are_no_matter_of_retention(dsn: str) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        assert await Retention(log).plan(NOW) == []
+        with pytest.raises(InvalidPoint):
+            await Retention(log).plan(datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+# -- archives -----------------------------------------------------------------------------------------------------
+
+
+class Failing:
+    async def write(self, partition: Any, sums: Any, events: AsyncIterator[RecordedEvent]) -> str:
+        raise OSError("the disk is full")
+
+
+async def test_nothing_is_removed_where_the_archive_fails_or_events_came_meanwhile(dsn: str, tmp_path: Path) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        keeper = Retention(log)
+        (part,) = await keeper.plan(NOW)
+        with pytest.raises(OSError, match="full"):
+            await keeper.drop(NOW, archive=Failing())
+
+        class Slow(JsonLinesArchive):
+            async def write(self, partition: Any, sums: Any, events: AsyncIterator[RecordedEvent]) -> str:
+                where = await super().write(partition, sums, events)
+                with psycopg.connect(dsn, autocommit=True) as connection:
+                    connection.execute(
+                        f"INSERT INTO eventlog.{partition.name} SELECT (json_populate_record(e, '{{\"version\": 99}}')).*"
+                        f" FROM eventlog.{partition.name} AS e WHERE stream = 'adder/one' AND version = 1"
+                    )
+                return where
+
+        with pytest.raises(RetentionRefused, match="meanwhile"):
+            await keeper.drop(NOW, archive=Slow(tmp_path))
+        assert [one.partition.name for one in await keeper.plan(NOW)] == [part.partition.name]
+        assert not list(tmp_path.glob("*.part"))  # noqa: ASYNC240
+
+
+async def test_a_parquet_archive_holds_every_column(dsn: str, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1, 2)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        old = [event async for event in log.read(ONE)]
+        (dropped,) = await Retention(log).drop(NOW, archive=ParquetArchive(tmp_path))
+        rows = [row for row in parquet.read_table(dropped.archive).to_pylist() if row["stream"] == str(ONE)]
+        assert [(row["version"], row["payload"], row["id"], row["recorded_at"]) for row in rows] == [
+            (event.version, event.payload, str(event.id), event.recorded_at) for event in old
+        ]
+        assert [json.loads(row["metadata"]) for row in rows] == [event.metadata for event in old]
+
+
+def test_the_command_shows_the_plan_first_and_removes_when_told(dsn: str, tmp_path: Path) -> None:
+    async def record() -> None:
+        async with running(dsn) as (runtime, _):
+            await add(runtime, 1)
+            await runtime.snapshot(ONE)
+
+    asyncio.run(record())
+    grow_old(dsn)
+
+    def eventlog(*arguments: str) -> Any:
+        return CliRunner().invoke(app, ["--dsn", dsn, *arguments])
+
+    planned = eventlog("retention", "--before", "1d")
+    assert planned.exit_code == 0 and "may go" in planned.stdout, planned.output
+    done = eventlog("--json", "retention", "--before", "1d", "--apply", "--archive", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["dropped"] and Path(said["archive"]).exists()
+    assert eventlog("retention", "--before", "1d").stdout.strip().splitlines()[1:] == []
+
+
+def archived(path: Path, agent: AgentId) -> list[bytes | None]:
+    """The payloads of an agent's events, from a file whose sums are checked."""
+    chain = Chain()
+    header, *lines, end = [chain.opened(line) for line in path.read_bytes().splitlines()]
+    assert (header["events"], end["end"]) == (len(lines), len(lines))
+    events = [event_of(form, form["stream"]) for form in lines]
+    return [event.payload for event in events if event.stream == str(agent)]
