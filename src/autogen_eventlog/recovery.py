@@ -25,6 +25,7 @@ from autogen_eventlog.errors import (
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.incarnation.construction import CONSTRUCTION, Construction
 from autogen_eventlog.incarnation.incarnation import Incarnation
+from autogen_eventlog.incarnation.making import MADE, in_words, remade
 from autogen_eventlog.incarnation.producer import Producer, likely_cause, producer_of
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.past import LogPast, Past, Place
@@ -35,6 +36,9 @@ from autogen_eventlog.replay.machine import Machine, Mismatch
 from autogen_eventlog.snapshots import FAILED, MADE, PRODUCER, TAKEN, put, set_clock, usable
 
 logger = logging.getLogger(__name__)
+
+_warned: set[type] = set()
+"""Classes of which it was said that their factories make something else now."""
 
 Progress = Callable[[int, int], None]
 """Called with the events read so far and their whole number."""
@@ -208,7 +212,25 @@ class Recovery:
         except BaseException:
             incarnation.end()
             raise
+        self._warn_of_other_making(incarnation, machine, past, snapshot)
         return Recovered(incarnation, read, snapshot, exact=not machine.followed_by_order)
+
+    def _other_making(self, made: dict[str, Any], machine: Machine, past: Past) -> list[str]:
+        """What the same code makes otherwise than it did when the end of the past was recorded; under its own id only."""
+        recorded = machine.producer
+        if recorded is None or self._now is None or self._now.against(recorded).changed:
+            return []
+        own = all(one.stream == self._stream for one in past.lineage.segments)
+        return remade(recorded.get(MADE) or {}, made) if own else []
+
+    def _warn_of_other_making(
+        self, incarnation: Incarnation, machine: Machine, past: Past, snapshot: Snapshot | None
+    ) -> None:
+        differing = self._other_making(incarnation.made, machine, past) if incarnation.continues else []
+        if differing and type(incarnation.agent) not in _warned:
+            _warned.add(type(incarnation.agent))
+            which = "it has those of now" if snapshot is None else "from its snapshot it has those of then"
+            logger.warning("%s: %s; %s (docs/explanation/snapshots.md)", self._stream, in_words(differing), which)
 
     async def _follow(
         self,

@@ -44,7 +44,7 @@ class Plan:
 
 
 def renames(texts: Iterable[str]) -> dict[str, str]:
-    """The names of `OLD=NEW`; names may hold `=` themselves where they are repeated in no other way.
+    """Old names and new ones, of `OLD=NEW`.
 
     Raises:
         typer.BadParameter: One is not of that form, or an old name is given twice.

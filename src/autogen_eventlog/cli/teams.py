@@ -58,4 +58,5 @@ class Built:
 def keep_nothing(state: Mapping[str, Any]) -> list[str]:
     """The participants in a team's state whose classes have no `save_state` of their own."""
     states: Mapping[str, Any] = state.get("agent_states") or {}
-    return [name for name, one in states.items() if (one.get("agent_state") or {}).get("type") == "BaseState"]
+    own: dict[str, Mapping[str, Any]] = {name: one.get("agent_state") or {} for name, one in states.items()}
+    return [name for name, one in own.items() if one.get("type") == "BaseState"]

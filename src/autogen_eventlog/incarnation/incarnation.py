@@ -33,6 +33,7 @@ from autogen_eventlog.incarnation.failures import (
     reproducible,
     traceback_text,
 )
+from autogen_eventlog.incarnation.making import MADE
 from autogen_eventlog.incarnation.outbox import Outbox
 from autogen_eventlog.incarnation.producer import Producer
 from autogen_eventlog.replay.journal import MORE, OBSERVATIONS, READINGS, TICK, HandlerStarted
@@ -198,6 +199,8 @@ class Incarnation:
         self.session = Session(self.stream, machine=machine, tick=tick, timers=timers)
         self.construction = Construction(self.session)
         self.agent: Agent | None = None
+        self.made: dict[str, Any] = {}
+        """What its factory made, in short (`making`); empty: it is not known."""
         self.continues = True
         """Whether the incarnation goes live where its journal ends (a view does not)."""
         self.begun = False
@@ -513,7 +516,7 @@ class Incarnation:
             self.session.abandon()  # the program ends here: the log stays as at a kill, and who waits is told
             raise
         except GeneratorExit as error:
-            if asyncio.current_task() is not delivery.task:
+            if asyncio.current_task(self._loop) is not delivery.task:
                 raise  # it is being closed as garbage, and did not raise it
             await self._complete(delivery, None, error)
         except BaseException as error:
@@ -798,6 +801,8 @@ class Incarnation:
         metadata: dict[str, Any] = {
             "producer": {**producer.as_metadata(), READINGS: sorted(self.session.readings)},
         }
+        if self.made:
+            metadata["producer"][MADE] = self.made
         if self.construction.readings and not self.construction.recorded:
             metadata[CONSTRUCTION] = self.construction.readings
         self.note(EventType.AGENT_ACTIVATED, metadata)

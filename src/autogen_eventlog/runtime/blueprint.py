@@ -21,6 +21,7 @@ from autogen_eventlog.errors import NotRestorable
 from autogen_eventlog.incarnation.facade import RuntimeFacade
 from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.runtime.sharing import SharedObjects
+from autogen_eventlog.state.fresh import made_of
 
 _root_logger = logging.getLogger(ROOT_LOGGER_NAME)
 _event_logger = logging.getLogger(EVENT_LOGGER_NAME)
@@ -95,6 +96,8 @@ class FactoryBlueprint:
         self._allow(type(agent))
         self._shared.separate(agent, agent_id, incarnation)
         capture(agent, incarnation)
+        if not self._shared.any:  # else it holds what has lived already
+            incarnation.made = made_of(agent, incarnation.codec)
         return agent
 
     def outside(self, agent: Agent) -> tuple[object, ...]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from uuid import UUID
 
 from autogen_core import AgentId
 
 from autogen_eventlog.audit import MessageRecord
 from autogen_eventlog.errors import EventLogError
 from autogen_eventlog.events import EventType
+from autogen_eventlog.lineage import lineage
 from autogen_eventlog.postgres.records import MessageFilter
 from autogen_eventlog.runtime.agents import RecordedAgents
 
@@ -35,7 +37,7 @@ async def cancel_given_up(agents: RecordedAgents, deliveries: Iterable[MessageRe
 
 
 async def _was_given_up(agents: RecordedAgents, record: MessageRecord) -> bool:
-    if record.sender is None or record.topic is not None or record.cause is None:
+    if record.sender is None or record.cause is None or record.topic is not None:
         return False
     caller = AgentId.from_str(record.sender)
     if not agents.knows(caller) or await _is_answered(agents, record):
@@ -45,7 +47,15 @@ async def _was_given_up(agents: RecordedAgents, record: MessageRecord) -> bool:
     except EventLogError as error:
         logger.info("whether %s waits for %s still can't be known here: %s", caller, record.stream, error)
         return False
-    return not incarnation.waits_for(record.cause)
+    return await _sent(agents, record.sender, record.cause) and not incarnation.waits_for(record.cause)
+
+
+async def _sent(agents: RecordedAgents, caller: str, sent: UUID) -> bool:
+    """Whether it is a call in the caller's past; what came from outside may name any sender."""
+    place, head = await agents.log.reader.place(sent), await agents.log.head(caller)
+    if place is None or head is None or place[0] != caller:
+        return False
+    return (await lineage(agents.log.reader, caller, head.version)).holds(*place[:2])
 
 
 async def _is_answered(agents: RecordedAgents, record: MessageRecord) -> bool:

@@ -589,7 +589,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             if self._resumption is not None and runs:
                 self._resumption.release()
                 self._resumption = None
-            if runs and isinstance(queue, RunQueue) and self._message_queue is queue:  # not ended by another's stop
+            if runs and isinstance(queue, RunQueue):
                 self._end_run(queue)
         if self._handler is not None:
             if runs:
@@ -598,6 +598,8 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
 
     def _end_run(self, queue: RunQueue) -> None:
         assert self._handler is not None
+        if isinstance(self._message_queue, RunQueue) and self._message_queue is not queue:
+            return  # another stop has ended this run already; what waits now is the next one's
         self._strangers.update(self._background_tasks)
         self._message_queue = RunQueue(self._strangers)
         self._handler.submissions.append_held()
