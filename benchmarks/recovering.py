@@ -25,6 +25,7 @@ from benchmarks.sizes import Sizes
 
 _WAVE = 100
 _FLAT = 1.25
+_AS_QUICK = 1.5
 _WITH, _WITHOUT = "with snapshots", "without snapshots"
 _FILL_SNAPSHOTS = "INSERT INTO snapshot SELECT * FROM kept"
 _PREPARE = {_WITH: f"{_FILL_SNAPSHOTS} ON CONFLICT DO NOTHING", _WITHOUT: "DELETE FROM snapshot"}
@@ -45,6 +46,8 @@ def run(dsn: str, sizes: Sizes) -> Report:
     rows = [_row(length, snapshots, found[length, snapshots]) for snapshots in _PREPARE for length in sizes.streams]
     columns = ("", "events", "replayed", "seconds", "peak RSS, MiB", "before recovery")
     aims = [Aim(_what(snapshots, sizes), _growth(found, snapshots, sizes), _FLAT, True) for snapshots in _PREPARE]
+    longer = f"recovery with snapshots: seconds at {sizes.streams[-1]:,} events ÷ at {sizes.streams[0]:,}"
+    aims.append(Aim(longer, _slowing(found, sizes), _AS_QUICK, True))
     return Report([Table("An agent comes up in a new process.", columns, rows)], aims)
 
 
@@ -57,6 +60,11 @@ def _growth(found: dict[tuple[int, str], list[Found]], snapshots: str, sizes: Si
     return max(one["peak"] for one in long) / max(one["peak"] for one in short)
 
 
+def _slowing(found: dict[tuple[int, str], list[Found]], sizes: Sizes) -> float:
+    long, short = (found[length, _WITH] for length in (sizes.streams[-1], sizes.streams[0]))
+    return statistics.median(one["seconds"] for one in long) / statistics.median(one["seconds"] for one in short)
+
+
 def _row(length: int, snapshots: str, found: Sequence[Found]) -> Sequence[Cell]:
     seconds = statistics.median(one["seconds"] for one in found)
     replayed = found[0]["events"] - (found[0]["snapshot"] if snapshots == _WITH else 0)
@@ -67,23 +75,29 @@ def _row(length: int, snapshots: str, found: Sequence[Found]) -> Sequence[Cell]:
 async def _record(place: Place, sizes: Sizes) -> dict[int, int]:
     """Record streams of about these lengths through the runtime; the messages that went into each."""
     async with place.log() as log:
-        handler = EventLogHandler(log, snapshots=SnapshotPolicy(every=sizes.snapshot_every, within=None))
+        handler = EventLogHandler(log, snapshots=SnapshotPolicy(within=None))
         runtime = EventSourcedAgentRuntime(intervention_handlers=[handler])
         await register(runtime)
         runtime.start()
-        messages = {length: await _fill(runtime, length) for length in sizes.streams}
+        messages = {length: await _fill(runtime, length, sizes.after_snapshot) for length in sizes.streams}
         await runtime.stop_when_idle()
     return messages
 
 
-async def _fill(runtime: EventSourcedAgentRuntime, length: int) -> int:
-    """In waves, because a snapshot is taken when nothing is under way. A message makes two events."""
-    agent = _agent(length)
-    wanted = length // 2
-    for begun in range(0, wanted, _WAVE):
-        wave = range(begun, min(begun + _WAVE, wanted))
-        await asyncio.gather(*(runtime.send_message(Add(n, "a small note"), agent) for n in wave))
+async def _fill(runtime: EventSourcedAgentRuntime, length: int, after_snapshot: int) -> int:
+    """A message makes two events. The snapshot is proven before what follows it."""
+    wanted, rest = length // 2, after_snapshot // 2
+    await _send(runtime, _agent(length), range(wanted - rest))
+    if not (await runtime.snapshot(_agent(length))).proven:
+        raise AssertionError("the snapshot was not proven")
+    await _send(runtime, _agent(length), range(wanted - rest, wanted))
     return wanted
+
+
+async def _send(runtime: EventSourcedAgentRuntime, agent: AgentId, numbers: range) -> None:
+    for begun in range(0, len(numbers), _WAVE):
+        wave = numbers[begun : begun + _WAVE]
+        await asyncio.gather(*(runtime.send_message(Add(n, "a small note"), agent) for n in wave))
 
 
 def _agent(length: int) -> AgentId:

@@ -1,7 +1,7 @@
 """Runs the benchmarks and writes their results into the documentation.
 
 python benchmarks/run.py                    all, on an embedded Postgres in a temporary directory
-python benchmarks/run.py --only replaying   one of: throughput, appending, replaying, recovering, auditing, distributing
+python benchmarks/run.py --only replaying   throughput, appending, replaying, recovering, capturing, auditing or distributing
 python benchmarks/run.py --dsn DSN          on a database of yours (in schemas eventlog_benchmark…)
 python benchmarks/run.py --quick            small, to see that it works; nothing is written
 """
@@ -27,7 +27,7 @@ from benchmarks.report import Report, report_markdown
 from benchmarks.sizes import FULL, QUICK, Sizes
 from benchmarks.writer import server
 
-NAMES = ("throughput", "appending", "replaying", "recovering", "auditing", "distributing")
+NAMES = ("throughput", "appending", "replaying", "recovering", "capturing", "auditing", "distributing")
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "benchmarks.md"
 RESULTS = ROOT / "benchmarks" / "results.json"

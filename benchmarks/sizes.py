@@ -21,7 +21,8 @@ class Sizes:
     """Recorded in each round of the replay benchmark."""
     recovery_rounds: int
     streams: tuple[int, ...]
-    """Events of the streams that are recovered, ascending. The last snapshot lies half a period before their ends."""
+    """Events of the streams that are recovered, ascending. The snapshot lies `after_snapshot` events before their ends."""
+    after_snapshot: int
     snapshot_every: int
     log_agents: int
     log_events: int
@@ -30,6 +31,10 @@ class Sizes:
     """Times that each question is asked."""
     waits: int
     """Events that a tailing reader waits for."""
+    state_bytes: int
+    """Of a captured state, about."""
+    storage_messages: int
+    """Recorded to see what they take on disk."""
 
 
 FULL = Sizes(
@@ -41,12 +46,15 @@ FULL = Sizes(
     replay_rounds=5,
     replay_messages=1500,
     recovery_rounds=3,
-    streams=(100, 1_500, 10_500, 100_500),
+    streams=(1_000, 10_000, 100_000, 1_000_000),
+    after_snapshot=500,
     snapshot_every=1000,
     log_agents=1000,
     log_events=1_000_000,
     questions=20,
     waits=20,
+    state_bytes=1_000_000,
+    storage_messages=5_000,
 )
 QUICK = Sizes(
     rounds=3,
@@ -57,12 +65,15 @@ QUICK = Sizes(
     replay_rounds=2,
     replay_messages=400,
     recovery_rounds=1,
-    streams=(100, 1_500, 5_500),
+    streams=(1_000, 5_000),
+    after_snapshot=500,
     snapshot_every=1000,
     log_agents=200,
     log_events=40_000,
     questions=5,
     waits=5,
+    state_bytes=200_000,
+    storage_messages=1_000,
 )
 TINY = Sizes(
     rounds=1,
@@ -74,10 +85,13 @@ TINY = Sizes(
     replay_messages=10,
     recovery_rounds=1,
     streams=(20, 50),
+    after_snapshot=10,
     snapshot_every=20,
     log_agents=20,
     log_events=400,
     questions=1,
     waits=2,
+    state_bytes=5_000,
+    storage_messages=20,
 )
 """For a test that everything runs; its numbers mean nothing."""

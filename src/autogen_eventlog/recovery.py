@@ -25,7 +25,7 @@ from autogen_eventlog.errors import (
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.incarnation.construction import CONSTRUCTION, Construction
 from autogen_eventlog.incarnation.incarnation import Incarnation
-from autogen_eventlog.incarnation.making import MADE, in_words, remade
+from autogen_eventlog.incarnation.making import PARAMETERS, in_words, remade
 from autogen_eventlog.incarnation.producer import Producer, likely_cause, producer_of
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.past import LogPast, Past, Place
@@ -37,7 +37,7 @@ from autogen_eventlog.snapshots import FAILED, MADE, PRODUCER, TAKEN, put, set_c
 
 logger = logging.getLogger(__name__)
 
-_warned: set[type] = set()
+warned: set[type] = set()
 """Classes of which it was said that their factories make something else now."""
 
 Progress = Callable[[int, int], None]
@@ -89,6 +89,7 @@ class Recovery:
         self.outside = outside
         """What hangs on an instance and is no part of its state."""
         self._now: Producer | None = None
+        self._made: dict[str, Any] = {}
 
     @property
     def producer(self) -> Producer | None:
@@ -221,14 +222,14 @@ class Recovery:
         if recorded is None or self._now is None or self._now.against(recorded).changed:
             return []
         own = all(one.stream == self._stream for one in past.lineage.segments)
-        return remade(recorded.get(MADE) or {}, made) if own else []
+        return remade(recorded.get(PARAMETERS) or {}, made) if own else []
 
     def _warn_of_other_making(
         self, incarnation: Incarnation, machine: Machine, past: Past, snapshot: Snapshot | None
     ) -> None:
         differing = self._other_making(incarnation.made, machine, past) if incarnation.continues else []
-        if differing and type(incarnation.agent) not in _warned:
-            _warned.add(type(incarnation.agent))
+        if differing and type(incarnation.agent) not in warned:
+            warned.add(type(incarnation.agent))
             which = "it has those of now" if snapshot is None else "from its snapshot it has those of then"
             logger.warning("%s: %s; %s (docs/explanation/snapshots.md)", self._stream, in_words(differing), which)
 
@@ -285,6 +286,9 @@ class Recovery:
         others = next((one.stream for one in past.lineage.segments if one.stream != self._stream), None)
         if others is not None:
             cause = f"the past is that of {others}, and what the code makes of its agent's id differs; or {cause}"
+        differing = self._other_making(self._made, machine, past)
+        if differing:
+            cause = f"{in_words(differing)}; or {cause}"
         return Divergence(
             self._stream,
             mismatch.version,
@@ -320,7 +324,7 @@ class Recovery:
         else:
             incarnation.construction.follow(activation)
         incarnation.agent = await self._build(incarnation)
-        self._now = producer_of(incarnation.agent)
+        self._now, self._made = producer_of(incarnation.agent), incarnation.made
         if activation is not None and incarnation.construction.differs:
             try:
                 self._judge_construction(incarnation.construction, activation, self._now)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,15 +95,17 @@ class Signing(RoutedAgent):
 AGENTS = ["expert/k", "listener/k", "planner/k"]
 
 
-async def register(runtime: EventSourcedAgentRuntime, planner: type[RoutedAgent] = Planner) -> None:
-    await planner.register(runtime, "planner", planner)
+async def register(runtime: EventSourcedAgentRuntime, planner: Callable[[], RoutedAgent] = Planner) -> None:
+    await runtime.register_factory("planner", planner)
     await Expert.register(runtime, "expert", Expert)
     await Listener.register(runtime, "listener", Listener)
     await runtime.add_subscription(TypeSubscription("news", "listener"))
 
 
 @asynccontextmanager
-async def started(log: EventLog, planner: type[RoutedAgent] = Planner) -> AsyncGenerator[EventSourcedAgentRuntime]:
+async def started(
+    log: EventLog, planner: Callable[[], RoutedAgent] = Planner
+) -> AsyncGenerator[EventSourcedAgentRuntime]:
     runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
     await register(runtime, planner)
     runtime.start()
@@ -195,6 +197,8 @@ async def test_every_event_is_exact_and_says_where_it_comes_from(
             )
             assert [getattr(new, name) for name in same] == [getattr(old, name) for name in same]
             origin = new.metadata.pop("imported_from")
+            if new.type is EventType.AGENT_ACTIVATED:
+                assert old.metadata["producer"].pop("parameters")  # of a fresh instance under the old id
             assert new.metadata == old.metadata
             assert (origin["stream"], origin["version"], origin["id"]) == (agent, old.version, str(old.id))
             assert (origin["position"], origin["recorded_at"]) == (old.position, old.recorded_at.isoformat())

@@ -136,14 +136,7 @@ def _with_seed(settings: Settings, asked: exporting.Asking) -> None:
 
 def add_moving(app: typer.Typer) -> None:
     """Make them commands of `app`."""
+    app.command(epilog="Example: eventlog export planner/7 expert/7 --out talk.session.jsonl")(export)
     app.command(
-        epilog="Examples: eventlog export planner/7 --history tests/planner.history.jsonl --app shop.agents:register\n\n"
-        "eventlog export --session 6f1c2f0e-6c1b-4f0a-9d5b-0d6f3c1a2b3c --out talk.session.jsonl\n\n"
-        "eventlog export planner/7 --state planner.json --app shop.agents:register --at 2026-01-31T14:32:00Z"
-    )(export)
-    app.command(
-        "import",
-        epilog="Examples: eventlog import talk.session.jsonl --rename 7=copy-of-7 --app shop.agents:register\n\n"
-        "eventlog import planner.json --agent planner/7 --app shop.agents:register\n\n"
-        "eventlog import team.json --team shop.agents:make_team",
+        "import", epilog="Example: eventlog import talk.session.jsonl --rename 7=copy-of-7 --app shop.agents:register"
     )(import_)

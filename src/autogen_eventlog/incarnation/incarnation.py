@@ -33,7 +33,7 @@ from autogen_eventlog.incarnation.failures import (
     reproducible,
     traceback_text,
 )
-from autogen_eventlog.incarnation.making import MADE
+from autogen_eventlog.incarnation.making import PARAMETERS
 from autogen_eventlog.incarnation.outbox import Outbox
 from autogen_eventlog.incarnation.producer import Producer
 from autogen_eventlog.replay.journal import MORE, OBSERVATIONS, READINGS, TICK, HandlerStarted
@@ -802,7 +802,7 @@ class Incarnation:
             "producer": {**producer.as_metadata(), READINGS: sorted(self.session.readings)},
         }
         if self.made:
-            metadata["producer"][MADE] = self.made
+            metadata["producer"][PARAMETERS] = self.made
         if self.construction.readings and not self.construction.recorded:
             metadata[CONSTRUCTION] = self.construction.readings
         self.note(EventType.AGENT_ACTIVATED, metadata)

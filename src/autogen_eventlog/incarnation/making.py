@@ -1,7 +1,7 @@
 """What a factory made, in short: the values of a fresh instance's attributes, to be told from what it makes later.
 
-Numbers and flags are kept as they are. Of everything else there is a digest: parameters may be secrets, and the log keeps what it is
-told.
+Numbers and flags are kept as they are. Of everything else there is a digest: parameters may be secrets, and the log keeps what
+it is told.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-MADE: Final = "made"
+PARAMETERS: Final = "parameters"
 """In an activation's producer: values by path."""
 
 _LONGEST = 40
 """Paths that are kept one by one; the rest have one digest."""
-_REST: Final = "…"
+_REST: Final = "others"
 _NAMED = 3
+_NOTHING: Final = "nothing"
+"""No digest looks like it."""
 
 
 def summary(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def remade(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     if not recorded or not now:
         return []
     paths = [*recorded, *(path for path in now if path not in recorded)]
-    return [_words(path, recorded, now) for path in paths if recorded.get(path, _REST) != now.get(path, _REST)]
+    return [_words(path, recorded, now) for path in paths if recorded.get(path, _NOTHING) != now.get(path, _NOTHING)]
 
 
 def in_words(differing: list[str]) -> str:
@@ -49,14 +51,14 @@ def in_words(differing: list[str]) -> str:
 
 
 def _words(path: str, recorded: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    sides = [_side(one.get(path, _REST)) for one in (recorded, now)]
+    sides = [_side(one.get(path, _NOTHING)) for one in (recorded, now)]
     return path if None in sides else f"{path}: {sides[0]} and {sides[1]}"
 
 
 def _side(value: Any) -> str | None:
     """A value in words; None where only its digest is known."""
-    if value == _REST:
-        return "nothing"
+    if value == _NOTHING:
+        return _NOTHING
     return None if isinstance(value, str) else json.dumps(value)
 
 

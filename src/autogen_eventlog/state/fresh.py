@@ -10,7 +10,19 @@ from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import NotCapturable
 from autogen_eventlog.incarnation.making import summary
 from autogen_eventlog.state.capture import capture
-from autogen_eventlog.state.form import ATTRIBUTES, DATA, ITEMS, KEYS, TAG, VALUES, WIRING, Form, Stored, number_of, parsed
+from autogen_eventlog.state.form import (
+    ATTRIBUTES,
+    DATA,
+    ITEMS,
+    KEYS,
+    TAG,
+    VALUES,
+    WIRING,
+    Form,
+    Stored,
+    number_of,
+    parsed,
+)
 from autogen_eventlog.state.parts import attribute_step
 from autogen_eventlog.state.places import key_text
 

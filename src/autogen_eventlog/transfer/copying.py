@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from autogen_eventlog.events import EventData, EventType, RecordedEvent
+from autogen_eventlog.incarnation.making import PARAMETERS
 from autogen_eventlog.replay.journal import OBSERVATIONS, start_moved
 from autogen_eventlog.transfer.renaming import Renaming
 from autogen_eventlog.transfer.session_file import Entry, SessionHeader
@@ -66,6 +67,7 @@ class Copies:
                 numbers[number] = past.version
         if event.stream != entry.agent:
             past.foreign.add(event.id)
+        waits, renamed = event.id in self._header.waiting, self.names[entry.agent] != event.stream
         return EventData(
             id=self._id(entry, past, event.id),
             type=EventType.STREAM_RESTORED if event.type is EventType.STREAM_FORKED else event.type,
@@ -81,7 +83,7 @@ class Copies:
             outcome=event.outcome,
             cause=None if event.cause is None else self._id(entry, past, event.cause),
             correlation=None if event.correlation is None else self._renaming.id(event.correlation),
-            metadata=_metadata(past, event, waits=event.id in self._header.waiting),
+            metadata=_metadata(past, event, waits=waits, renamed=renamed),
         )
 
     def _id(self, entry: Entry, past: _Past, old: UUID) -> UUID:
@@ -96,8 +98,11 @@ def _number(numbers: dict[int, int], old: int | None) -> int | None:
     return None if old is None else numbers.get(old, old)
 
 
-def _metadata(past: _Past, event: RecordedEvent, *, waits: bool) -> dict[str, Any]:
+def _metadata(past: _Past, event: RecordedEvent, *, waits: bool, renamed: bool) -> dict[str, Any]:
     metadata = dict(event.metadata)
+    if renamed and event.type is EventType.AGENT_ACTIVATED:  # under another id its factory may make something else
+        producer: dict[str, Any] = metadata.get("producer") or {}
+        metadata["producer"] = {name: value for name, value in producer.items() if name != PARAMETERS}
     if OBSERVATIONS in metadata:
         metadata[OBSERVATIONS] = [start_moved(one, past.deliveries) for one in metadata[OBSERVATIONS]]
     if event.type in _BRANCHES:
