@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import autogen_eventlog
-from autogen_eventlog import audit, checking, codec, distributed, errors, projections
+from autogen_eventlog import audit, checking, codec, distributed, errors, projections, transfer
 from autogen_eventlog.postgres import records, writer
 from autogen_eventlog.runtime.redelivery import Redelivery
 
@@ -73,6 +73,7 @@ def public() -> dict[str, list[Any]]:
             if not is_error(one) and getattr(one, "__name__", "") not in autogen_eventlog.__all__
         ],
         "From `autogen_eventlog.projections`": [one for one in exported(projections) if not is_error(one)],
+        "From `autogen_eventlog.transfer`": exported(transfer),
     }
 
 

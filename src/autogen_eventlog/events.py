@@ -46,7 +46,8 @@ class EventType(str, Enum):
     MESSAGE_SUBMITTED = "MessageSubmitted"
     """A message entered the runtime from outside any agent, or on a runtime that shows no more than that."""
     SCHEDULE_RECORDED = "ScheduleRecorded"
-    """Only what the loop did (timers, clock): so much happened since the last event that it is written down by itself."""
+    """Only what the loop did (timers, clock): so much happened since the last event that it is written down by itself, or an
+    agent came to rest after its handlers' end."""
     STATE_LOADED = "StateLoaded"
     """A saved state was put into the agent: the state in `payload`."""
     STREAM_RESTORED = "StreamRestored"

@@ -193,7 +193,8 @@ def check(lives: Lives, life: Life, found: Outcome) -> None:
     states = {agent: normal(unfolded(state), slow) for agent, state in found.said["states"].items()}
     others = {agent: normal(unfolded(state), slow) for agent, state in expected.said["states"].items()}
     cut = any(what.startswith("model ") for what in found.unknown)
-    assert list(differences("", states, others, cut)) == []
+    found_differences = "\n".join(differences("", states, others, cut))
+    assert not found_differences, found_differences
     assert normal(found.said["replies"], slow) == normal(expected.said["replies"], slow)
 
 

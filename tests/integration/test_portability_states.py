@@ -17,7 +17,7 @@ from unittest import mock
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, SocietyOfMindAgent
-from autogen_agentchat.base import Response, Team
+from autogen_agentchat.base import Response, TaskResult, Team
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, StructuredMessage, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
@@ -505,3 +505,24 @@ async def test_a_stopped_team_that_is_loaded_counts_its_messages_anew(log: Event
     await autogen.load_state(state)
     runs.append([message.to_text() for message in (await autogen.run()).messages])
     assert runs == [["4", "5", "6", "7", "8", "9"]] * 4
+
+
+async def test_a_stopped_team_that_is_recovered_goes_on_as_one_that_never_stopped(log: EventLog) -> None:
+    """What its termination condition has counted is in the log, as everything that its manager has lived through."""
+
+    def stopping(runtime: AgentRuntime | None) -> RoundRobinGroupChat:
+        condition = MaxMessageTermination(6)
+        return round_robin(runtime, *["word"] * 20, max_turns=3, termination_condition=condition)
+
+    def told(result: TaskResult) -> tuple[int, str | None]:
+        return len(result.messages), result.stop_reason
+
+    autogen = stopping(None)
+    expected = [told(await autogen.run(task="begin")), told(await autogen.run()), told(await autogen.run())]
+    runs: list[tuple[int, str | None]] = []
+    for task in ("begin", None, None):
+        async with started(log) as runtime:
+            team = with_id(TEAM, lambda runtime=runtime: stopping(runtime))
+            runs.append(told(await team.run(task=task)))
+    assert runs == expected
+    assert runs[0] == (4, "Maximum number of turns 3 reached.")

@@ -29,6 +29,7 @@ from autogen_eventlog.errors import NotCapturable
 from autogen_eventlog.events import EventType
 from autogen_eventlog.snapshots import FAILED, PROVEN, TAKEN, SnapshotPolicy, kept
 from autogen_eventlog.state import capture
+from autogen_eventlog.state import difference as state_difference
 from autogen_eventlog.testing.equality import difference
 
 ONE = AgentId("hoarder", "one")
@@ -68,6 +69,7 @@ class Hoarder(RoutedAgent):
         self._lock = asyncio.Lock()
         self._turns: asyncio.Queue[int] = asyncio.Queue()
         self._pairs: dict[tuple[int, str], frozenset[int]] = {}
+        self._ordered: set[int] = set()
 
     @rpc
     async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
@@ -79,6 +81,7 @@ class Hoarder(RoutedAgent):
             self._order[message.value] = str(message.value)
             self._order.move_to_end(message.value, last=message.value % 2 == 0)
             self._seen.add(message.value)
+            self._ordered |= {5 - 8 * message.value, 5 + 8 * message.value}  # they collide: their order is a state
             self._root.children[0].children.append(Node(str(message.value), self._root.children[0]))
             await self._turns.put(message.value)
             self._pairs[message.value, str(message.value)] = frozenset(self._last)
@@ -379,7 +382,7 @@ async def test_a_class_that_stored_data_names_is_not_made(dsn: str, caplog: pyte
             (f"{__name__}:Node", "subprocess:Popen"),
         )
         connection.execute(
-            "UPDATE eventlog.snapshot SET metadata = jsonb_set(metadata::jsonb, '{digest}',"
+            "UPDATE eventlog.snapshot SET metadata = jsonb_set(metadata::jsonb, '{sum}',"
             " to_jsonb(encode(sha256(payload), 'hex')))::json"
         )
     async with running(dsn) as runtime:
@@ -543,4 +546,67 @@ async def test_every_agent_of_a_team_gets_its_snapshot(dsn: str) -> None:
                 assert report.proven, report
         result = await team.run(task="go on")
         assert [message.to_text() for message in result.messages[1:3]] == ["a 2", "b 2"]
+        await runtime.stop_when_idle()
+
+
+class Chair(RoutedAgent):
+    """Has a team inside, which has a runtime of its own (A19)."""
+
+    def __init__(self, answers: int) -> None:
+        super().__init__("chair")
+        info = ModelInfo(
+            vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False
+        )
+        members = [
+            AssistantAgent(name, ReplayChatCompletionClient([f"{name} {n}" for n in range(answers)], info))
+            for name in "ab"
+        ]
+        self._team = RoundRobinGroupChat(members, max_turns=3)
+
+    @message_handler
+    async def on_put(self, message: Put, ctx: MessageContext) -> str:
+        result = await self._team.run(task=str(message.value), cancellation_token=ctx.cancellation_token)
+        return " ".join(one.source for one in result.messages)  # what they say is their models' business
+
+
+async def test_a_team_with_a_runtime_of_its_own_inside_an_agent_comes_back_with_its_agents(dsn: str) -> None:
+    chair = AgentId("chair", "one")
+
+    async def said(name: str, dsn: str, *values: int, take: bool = False) -> list[str]:
+        async with EventLog.open(dsn) as log:
+            runtime = EventSourcedAgentRuntime(
+                intervention_handlers=[EventLogHandler(log, snapshots=SnapshotPolicy(within=None))]
+            )
+            await Chair.register(runtime, "chair", lambda: Chair(50))
+            runtime.start()
+            answers = [await runtime.send_message(Put(value), AgentId("chair", name)) for value in values]
+            if take:
+                report = await runtime.snapshot(AgentId("chair", name))
+                assert report.proven, report.differing
+            await runtime.stop_when_idle()
+            return answers
+
+    undisturbed = await said("other", dsn, 1, 2, 3)
+    first = await said("one", dsn, 1, 2, take=True)
+    async with EventLog.open(dsn) as log:  # nothing but the snapshot is left to recover from
+        (snapshot,) = await log.snapshots.list_snapshots(str(chair))
+    assert first + await said("one", dsn, 3) == undisturbed
+    assert snapshot.version > 0
+
+
+async def test_the_state_of_a_team_inside_is_really_in_the_snapshot(dsn: str) -> None:
+    async with EventLog.open(dsn) as log:
+        handler = EventLogHandler(log, snapshots=SnapshotPolicy(within=None))
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[handler])
+        await Chair.register(runtime, "chair", lambda: Chair(50))
+        runtime.start()
+        chair = AgentId("chair", "one")
+        await runtime.send_message(Put(1), chair)
+        before = await runtime.snapshot(chair)
+        await runtime.send_message(Put(2), chair)
+        after = await runtime.snapshot(chair)
+        assert before.proven and after.proven
+        first, second = sorted(await log.snapshots.list_snapshots(str(chair)), key=lambda one: one.version)
+        places = [one.path for one in state_difference(first.payload, second.payload)]
+        assert any("_instantiated_agents" in place for place in places), places
         await runtime.stop_when_idle()

@@ -172,7 +172,7 @@ def round_trip(live: Any, fresh: Any, codec: Codec | None = None) -> CapturedSta
     load(captured.data, into=fresh, codec=codec)
     again = capture(fresh, codec)
     assert difference(captured.data, again.data) == []
-    assert captured == again
+    assert (captured.digest, captured.wiring) == (again.digest, again.wiring)
     return captured
 
 

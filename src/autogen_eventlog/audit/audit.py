@@ -282,8 +282,8 @@ class Audit:
     ) -> list[RecordedEvent]:
         """A page of EffectRequested events whose result the log does not hold, oldest first, abandoned branches included.
 
-        They are under way, or the process that asked died: what became of them outside is unknown. `metadata["kind"]` says
-        what was asked, the payload how.
+        They are under way, the agent has given them up (a time-out), or the process that asked died: what became of them
+        outside is unknown. Of a stream, the result is its end. `metadata["kind"]` says what was asked, the payload how.
         """
         check_limit(limit)
         parameters = {"stream": None if agent is None else str(agent), "after": after or 0, "limit": limit}

@@ -31,7 +31,7 @@ from autogen_eventlog.recovery import Recovered
 from autogen_eventlog.replay.follow import SLICE_SECONDS
 from autogen_eventlog.runtime.snapshotting import Maker
 from autogen_eventlog.snapshots import FAILED, MADE, PRODUCER, PROVEN, TAKEN, clock_of, kept, put
-from autogen_eventlog.snapshots.captured import DIGEST
+from autogen_eventlog.snapshots.captured import DIGEST, facts_of
 from autogen_eventlog.snapshots.captured import KIND as CAPTURED
 from autogen_eventlog.state import capture, difference
 
@@ -138,7 +138,7 @@ class Prover:
             payload=state.data,
             metadata={
                 **clock_of(found),
-                DIGEST: state.digest,
+                **facts_of(state),
                 MADE: found.construction.readings,
                 **({} if last is None else {PRODUCER: last.producer}),
             },
@@ -200,13 +200,13 @@ class Prover:
 
     def _state_differences(self, agent: Provable, snapshot: Snapshot, instance: Agent) -> list[str]:
         try:
-            found = capture(instance, self._log.codec, outside=agent.outside(instance)).data
+            found = capture(instance, self._log.codec, outside=agent.outside(instance))
         except NotCapturable as error:
             return [str(error)]
-        if found == snapshot.payload:
+        if found.digest == snapshot.metadata.get(DIGEST):
             return []
-        differing = difference(snapshot.payload, found, limit=_FIRST)
-        return [f"{one.path}: {one.left} and {one.right}" for one in differing] or ["the bytes differ"]
+        differing = difference(snapshot.payload, found.data, limit=_FIRST)
+        return [f"{one.path}: {one.left} and {one.right}" for one in differing] or ["the digests differ"]
 
     async def _when_loaded(self, agent: Provable, snapshot: Snapshot) -> list[str]:
         """Where a fresh instance differs that was given the snapshot."""

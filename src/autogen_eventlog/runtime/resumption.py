@@ -114,7 +114,9 @@ class Resumption:
 
         came_up = await asyncio.gather(*(one(record, head) for record, head in left))
         resumed = [agent for agent in came_up if agent is not None]
-        await cancel_given_up(self._agents, [record for record in records if AgentId.from_str(record.stream) in resumed])
+        await cancel_given_up(
+            self._agents, [record for record in records if AgentId.from_str(record.stream) in resumed]
+        )
         return resumed, len(resumed) < len(left)
 
     async def _left_in_flight(

@@ -26,8 +26,8 @@ from autogen_eventlog.snapshots import (
     differences,
     has_own_state,
 )
-from autogen_eventlog.snapshots.captured import DIGEST
 from autogen_eventlog.snapshots.captured import KIND as CAPTURED
+from autogen_eventlog.snapshots.captured import facts_of
 from autogen_eventlog.snapshots.cooperative import KIND as SAVED
 from autogen_eventlog.state import capture
 
@@ -45,8 +45,8 @@ class State:
 
     kind: str
     payload: bytes
-    digest: str | None
-    """Of a captured one."""
+    facts: dict[str, str]
+    """For the snapshot's metadata."""
     status: str
 
 
@@ -142,7 +142,7 @@ class Snapshotting:
                 kind=state.kind,
                 code_hash=code_hash(type(agent)),
                 payload=state.payload,
-                metadata=metadata if state.digest is None else {**metadata, DIGEST: state.digest},
+                metadata={**metadata, **state.facts},
                 status=state.status,
             )
             await self._log.snapshots.put_snapshot(snapshot)
@@ -190,7 +190,7 @@ class Snapshotting:
         else:
             state = await asyncio.to_thread(capture, agent, self._log.codec, outside=outside)
         self._size = len(state.data)
-        return State(CAPTURED, state.data, state.digest, TAKEN)
+        return State(CAPTURED, state.data, facts_of(state), TAKEN)
 
     async def _saved(self, agent: Agent) -> State | None:
         """By `save_state`, proven at once: a fresh instance that loads it must be in the same state."""
@@ -210,7 +210,7 @@ class Snapshotting:
         if differing:
             self.give_up(f"its save_state leaves out {', '.join(differing[:5])}")
             return None
-        return State(SAVED, encoded.data, None, PROVEN)
+        return State(SAVED, encoded.data, {}, PROVEN)
 
 
 def can_be_read(incarnation: Incarnation) -> bool:

@@ -12,11 +12,18 @@ from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import PayloadCorrupt
 from autogen_eventlog.incarnation.producer import code_hash
 from autogen_eventlog.postgres.records import Snapshot
-from autogen_eventlog.state import load
+from autogen_eventlog.state import CapturedState, load
 
 KIND: Final = "captured"
 DIGEST: Final = "digest"
-"""In a snapshot's metadata: SHA-256 of its payload, in hex."""
+"""In a snapshot's metadata: the state's digest, equal for equal states."""
+SUM: Final = "sum"
+"""SHA-256 of its payload, in hex: whether it is what was stored."""
+
+
+def facts_of(state: CapturedState) -> dict[str, str]:
+    """What a snapshot's metadata say of a captured state."""
+    return {DIGEST: state.digest, SUM: sha256(state.data).hexdigest()}
 
 
 def put(snapshot: Snapshot, agent: Agent, codec: Codec, outside: Collection[object]) -> None:
@@ -26,9 +33,9 @@ def put(snapshot: Snapshot, agent: Agent, codec: Codec, outside: Collection[obje
         PayloadCorrupt: It is not what was stored.
         What `state.load` raises; the instance is then as it was.
     """
-    recorded, found = snapshot.metadata.get(DIGEST), sha256(snapshot.payload).hexdigest()
+    recorded, found = snapshot.metadata.get(SUM), sha256(snapshot.payload).hexdigest()
     if recorded != found:
         where = f"snapshot of stream {snapshot.stream!r} at version {snapshot.version}"
-        raise PayloadCorrupt(where, f"its digest is {found}, and {recorded} was recorded")
+        raise PayloadCorrupt(where, f"its sum is {found}, and {recorded} was recorded")
     other_code = snapshot.code_hash != code_hash(type(agent))
     load(snapshot.payload, into=agent, codec=codec, outside=outside, other_code=other_code)

@@ -20,7 +20,7 @@ from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any, Final, cast
 
-from autogen_core import AgentId, AgentRuntime
+from autogen_core import AgentId
 from pydantic import SecretBytes, SecretStr
 
 from autogen_eventlog.codec import Codec, scalars, times
@@ -32,6 +32,7 @@ from autogen_eventlog.codec.walk import Walk
 from autogen_eventlog.codec.wire import DATA, TAG, Refusal, dumps
 from autogen_eventlog.errors import NotEncodable
 from autogen_eventlog.incarnation.boundary import Boundary
+from autogen_eventlog.incarnation.facade import RuntimeFacade
 from autogen_eventlog.state import idle
 from autogen_eventlog.state.arrays import numpy_kind
 from autogen_eventlog.state.callables import LOCALS, Cell, Function, Method, Partial, shown_by_module, unwrapped
@@ -145,7 +146,7 @@ _LEAVES: Final[dict[type, Leaf]] = {
     logging.RootLogger: Leaf(_logger),
 }
 _OUTSIDE: Final[tuple[tuple[Any, Outside], ...]] = (
-    ((Boundary, AgentRuntime, contextvars.ContextVar, concurrent.futures.Executor), Outside()),
+    ((Boundary, RuntimeFacade, contextvars.ContextVar, concurrent.futures.Executor), Outside()),
     (
         (socket.socket, asyncio.BaseTransport, asyncio.StreamWriter, asyncio.StreamReader, asyncio.AbstractServer),
         Outside(),

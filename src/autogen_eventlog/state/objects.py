@@ -6,9 +6,11 @@ The data is taken and put by the built-in's own methods only, whatever a subclas
 
 from __future__ import annotations
 
+import itertools
 import random
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from autogen_eventlog.codec.bases import own
@@ -26,6 +28,7 @@ from autogen_eventlog.state.kind import Kind
 from autogen_eventlog.state.parts import NotState, Parts
 
 _FACTORY: Final = "default_factory"
+_FEW: Final = 5
 _OF_LIST: Final = own(list, "__iter__")
 _OF_TUPLE: Final = own(tuple, "__iter__")
 
@@ -192,11 +195,20 @@ def _hold(instance: Any, elements: Any) -> None:
 
 
 def _hold_in_order(instance: Any, elements: list[Any]) -> None:
-    """The ways in which a set of numbers comes by its order: one by one, or from another set. The first that gives it."""
-    for source in (elements, set(elements)):
+    """Make a set of numbers give its elements in this order, in the first of the ways that does."""
+    for source in _ways(elements):
         _hold(instance, source)
         if list(own(set, "__iter__")(instance)) == elements:
             return
+
+
+def _ways(elements: list[Any]) -> Iterator[Any]:
+    """One by one, backwards where hashes collide, from another set, and of a few in any order."""
+    yield elements
+    yield elements[::-1]
+    yield set(elements)
+    if len(elements) <= _FEW:
+        yield from itertools.permutations(elements)
 
 
 class Frozenset(Plain):

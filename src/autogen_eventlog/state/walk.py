@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, cast
 
+from autogen_core import AgentRuntime
+
 from autogen_eventlog.codec.names import type_name
 from autogen_eventlog.state.form import (
     ATTRIBUTES,
@@ -101,6 +103,9 @@ class Walk:
     def run(self, root: object) -> Form:
         """Visit everything; the form of `root`."""
         self._root = root
+        runtime: Any = getattr(root, "__dict__", {}).get(_RUNTIME)
+        if isinstance(runtime, AgentRuntime):  # the one that it runs on; one that it holds beside is a part of it
+            self._outside[id(runtime)] = runtime
         form = self._form(root, None)
         while self._pending or self._late or self._weak:
             if self._pending:
@@ -355,6 +360,8 @@ class Walk:
 
 
 _OUTSIDE: Final = Outside()
+_RUNTIME: Final = "_runtime"
+"""Where AutoGen's `BaseAgent` keeps its runtime."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from autogen_eventlog.transfer.exporting import ExportedSession, export_session
 from autogen_eventlog.transfer.importing import ImportedAgent, ImportedSession, check_session, import_session
-from autogen_eventlog.transfer.renaming import Renaming
 from autogen_eventlog.transfer.teams import StateOwner, autogen_state, load_team_state, save_team_state
 
 __all__ = [
     "ExportedSession",
     "ImportedAgent",
     "ImportedSession",
-    "Renaming",
     "StateOwner",
     "autogen_state",
     "check_session",

@@ -339,7 +339,7 @@ class Background(Payer):
     async def later(self, what: str) -> None:
         self.any_order.append(await self.pay(f"{what}1"))
         await asyncio.sleep(0.01)
-        answer: Job = await self.send_message(Job(f"{what}2"), AgentId("helper", KEY))
+        answer: Job = await self.send_message(Job(f"{what}2"), AgentId("helper", what))
         self.any_order.append(answer.what)
         self.any_order.append(await self.pay(f"{what}3"))
 
