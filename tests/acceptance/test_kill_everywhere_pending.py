@@ -78,9 +78,7 @@ def days_pass(dsn: str, days: int) -> None:
         )
 
 
-async def test_a_question_that_was_pending_at_a_kill_is_pending_days_later_and_asked_once(
-    dsn: str, desk: Path
-) -> None:
+async def test_a_question_that_was_pending_at_a_kill_is_pending_days_later_and_asked_once(dsn: str, desk: Path) -> None:
     """E3: who finds out what became of it waits for the person's answer, and does not ask again."""
     await asyncio.to_thread(killed_while_the_person_thinks, dsn, desk)
     days_pass(dsn, 3)
@@ -89,7 +87,7 @@ async def test_a_question_that_was_pending_at_a_kill_is_pending_days_later_and_a
     async def what_the_person_says(unknown: UnknownEffect) -> Answer:
         found.append(unknown)
         file = desk / f"answer-{unknown.request['number']}"
-        return Answer(await until(lambda: _read(file), "the person answers", timeout=60))
+        return Answer(await until(_is(lambda: file.exists() and file.read_text()), "the person answers", timeout=60))
 
     async with running(dsn, effects_unknown={"own.human.input": "ask"}, ask_unknown=what_the_person_says) as (
         runtime,
@@ -158,10 +156,6 @@ def _is(condition: Any) -> Any:
         return condition()
 
     return asked
-
-
-async def _read(file: Path) -> str:
-    return file.read_text() if file.exists() else ""
 
 
 async def _nothing_runs(log: EventLog) -> bool:

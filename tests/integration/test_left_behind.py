@@ -78,7 +78,7 @@ async def test_a_view_of_now_has_what_was_done_after_the_handler_ended(dsn: str,
 
 @pytest.mark.parametrize("seconds", [0.0, 0.01])
 async def test_a_snapshot_after_it_is_proven_and_recovered_from(dsn: str, seconds: float) -> None:
-    async with running(dsn) as (runtime, log):
+    async with running(dsn) as (runtime, _):
         await runtime.send_message(Work(seconds), AGENT)
         live = await runtime.try_get_underlying_agent_instance(AGENT, Leaving)
         while live.tasks:
@@ -86,7 +86,7 @@ async def test_a_snapshot_after_it_is_proven_and_recovered_from(dsn: str, second
         report = await runtime.snapshot(AGENT)
         assert (report.proven, report.differing) == (True, ())
         assert (await runtime.restore(AGENT, version=report.version)).snapshot_version == report.version
-    async with running(dsn) as (runtime, log):
+    async with running(dsn) as (runtime, _):
         await runtime.send_message(Work(seconds), AGENT)
         recovered = await runtime.try_get_underlying_agent_instance(AGENT, Leaving)
         while recovered.tasks:
@@ -96,7 +96,7 @@ async def test_a_snapshot_after_it_is_proven_and_recovered_from(dsn: str, second
 
 
 async def test_an_agent_that_rests_is_not_written_of_as_it_comes_up(dsn: str) -> None:
-    async with running(dsn) as (runtime, log):
+    async with running(dsn) as (runtime, _):
         await runtime.send_message(Work(0.0), AGENT)
         live = await runtime.try_get_underlying_agent_instance(AGENT, Leaving)
         while live.tasks:

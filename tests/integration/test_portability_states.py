@@ -35,7 +35,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
-from autogen_eventlog.errors import InvalidState, MessageTypesMissing, NoOwnState, UnknownStream
+from autogen_eventlog.errors import InvalidState, MessageTypesMissing, NoOwnState, TypeNotAllowed, UnknownStream
 from autogen_eventlog.events import EventType
 from autogen_eventlog.transfer import (
     autogen_state,
@@ -294,7 +294,8 @@ class Blind(Judge):
 
 def judges(runtime: AgentRuntime, **more: Any) -> RoundRobinGroupChat:
     agents: list[Any] = [Blind("a", "judges"), AssistantAgent("b", model("no"))]
-    return RoundRobinGroupChat(agents, max_turns=1, runtime=runtime, **more)
+    settings: dict[str, Any] = {"max_turns": 2, "runtime": runtime, **more}
+    return RoundRobinGroupChat(agents, **settings)
 
 
 async def structured() -> dict[str, Any]:
@@ -336,6 +337,24 @@ async def test_messages_of_types_that_the_team_is_given_are_loaded_as_they_are(l
         manager = await runtime.view(AgentId(f"RoundRobinGroupChatManager_{TEAM}", str(TEAM)))
         messages: list[Any] = vars(manager)["_message_thread"]
         assert messages[1].content == Verdict(good=True)
+
+
+async def test_a_recorded_past_with_messages_of_unknown_types_is_refused_by_their_names(log: EventLog) -> None:
+    async with started(log) as runtime:
+        agents: list[Any] = [Judge("a", "judges"), AssistantAgent("b", model("yes"))]
+        await with_id(TEAM, lambda: RoundRobinGroupChat(agents, max_turns=2, runtime=runtime)).run(task="begin")
+    manager = AgentId(f"RoundRobinGroupChatManager_{TEAM}", str(TEAM))
+    async with EventLog.open(log.dsn) as elsewhere, started(elsewhere) as runtime:
+        team = with_id(TEAM, lambda: judges(runtime))
+        await team._init(runtime)
+        before = await streams(elsewhere)
+        with pytest.raises(TypeNotAllowed) as refused:
+            await runtime.view(manager)
+        assert refused.value.type_name == f"{Verdict.__module__}:Verdict"
+        assert await streams(elsewhere) == before
+        elsewhere.register_types(StructuredMessage[Verdict])
+        thread: list[Any] = vars(await runtime.view(manager))["_message_thread"]
+        assert thread[1].content == Verdict(good=True)
 
 
 class Stubborn(AssistantAgent):

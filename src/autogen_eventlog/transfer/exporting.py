@@ -48,7 +48,7 @@ async def export_session(
     path: Path,
     *,
     correlation: UUID | None = None,
-    on_progress: Progress = lambda _done, _total: None,
+    on_progress: Progress | None = None,
 ) -> ExportedSession:
     """Write the present pasts of agents into a file, as they were at one moment (a consistent cut), every event exact.
 
@@ -57,6 +57,7 @@ async def export_session(
     Args:
         agents: Ids. None: those that had a part in a conversation.
         correlation: The conversation.
+        on_progress: Called now and then.
 
     Raises:
         UnknownStream: The log holds no event of an agent, or nothing of the conversation.
@@ -125,7 +126,7 @@ async def _pasts(log: EventLog, agents: Sequence[str]) -> list[Lineage]:
     return [await lineage(log.reader, agent, await log.resolve(agent, cut)) for agent in agents]
 
 
-async def _write(log: EventLog, path: Path, header: SessionHeader, on_progress: Progress) -> None:
+async def _write(log: EventLog, path: Path, header: SessionHeader, on_progress: Progress | None) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
     lines = SessionLines()
@@ -137,7 +138,7 @@ async def _write(log: EventLog, path: Path, header: SessionHeader, on_progress: 
                 async for entry in entries:
                     file.write(lines.entry(entry))
                     done += 1
-                    if done % _TOLD_EVERY == 0:
+                    if on_progress is not None and done % _TOLD_EVERY == 0:
                         on_progress(done, header.events)
         await asyncio.to_thread(unfinished.replace, path)
     finally:

@@ -65,7 +65,7 @@ async def import_session(
     rename: Mapping[str, str] | None = None,
     *,
     key_prefix: str = "",
-    on_progress: Progress = lambda _done, _total: None,
+    on_progress: Progress | None = None,
 ) -> ImportedSession:
     """Append a session's events to this log, in the order in which they were recorded, under new ids.
 
@@ -74,8 +74,10 @@ async def import_session(
     those of the import; `metadata["imported_from"]` of each says where it comes from. Nothing is read of the agents' code.
 
     Args:
-        rename: Old names to new ones, of keys or of agents (see `Renaming`).
+        rename: Old names to new ones, of keys or of agents (`type/key`). A key's new name is that of every agent with it, of
+            topics with this source, and of a team of AgentChat's with this id.
         key_prefix: Put before every other key.
+        on_progress: Called now and then.
 
     Raises:
         InvalidHistory: The file is none, or was changed; nothing was appended.
@@ -134,7 +136,7 @@ def _history(path: str, agent: str, events: Sequence[RecordedEvent]) -> History:
 class _Import:
     """One run."""
 
-    def __init__(self, log: EventLog, file: SessionFile, copies: Copies, on_progress: Progress) -> None:
+    def __init__(self, log: EventLog, file: SessionFile, copies: Copies, on_progress: Progress | None) -> None:
         self._log = log
         self._file = file
         self._copies = copies
@@ -194,7 +196,8 @@ class _Import:
                 for ticket in tickets:
                     await ticket
                 tickets.clear()
-                self._tell(done, total)
+                if self._tell is not None:
+                    self._tell(done, total)
         for ticket in tickets:
             await ticket
 

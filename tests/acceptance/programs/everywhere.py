@@ -35,7 +35,8 @@ from autogen_eventlog import (
 from autogen_eventlog.errors import UnknownMessage
 from autogen_eventlog.events import EventData, RecordedEvent
 from autogen_eventlog.postgres.backlog import Backlog
-from autogen_eventlog.postgres.committer import Committer
+from autogen_eventlog.postgres.link import Answer as Answered
+from autogen_eventlog.postgres.link import Link
 from autogen_eventlog.postgres.ticket import Ticket
 from autogen_eventlog.postgres.writer import Writer
 from autogen_eventlog.replay.journal import MORE
@@ -83,14 +84,15 @@ def kill_at(end: str, number: int) -> None:
         if seen >= number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    take, settle, submit = Backlog.take, Committer._settle, Writer.submit
+    take, append, submit = Backlog.take, Link.append, Writer.submit
 
     def take_one(self: Backlog, max_events: int, max_bytes: int) -> list[Ticket]:
         return take(self, 1, max_bytes)
 
-    def settle_and_count(self: Committer, tickets: list[Ticket], answer: Any, found: Any) -> Any:
+    async def append_and_count(self: Link, tickets: Sequence[Ticket], timeout: float) -> Answered:
+        answer = await append(self, tickets, timeout)
         count(len(tickets))
-        return settle(self, tickets, answer, found)
+        return answer
 
     def submit_and_count(self: Writer, stream: str, epoch: int, version: int, events: Sequence[EventData]) -> Ticket:
         ticket = submit(self, stream, epoch, version, events)
@@ -99,7 +101,7 @@ def kill_at(end: str, number: int) -> None:
 
     Backlog.take = take_one  # type: ignore[method-assign]
     if end == "committed":
-        Committer._settle = settle_and_count  # type: ignore[method-assign]
+        Link.append = append_and_count  # type: ignore[method-assign]
     else:
         Writer.submit = submit_and_count  # type: ignore[method-assign]
 
@@ -155,9 +157,7 @@ async def live(life: Life) -> dict[str, Any]:
         for agent in await agents_of(log):
             await runtime.view(agent)  # what was left is whole before anybody takes it up
         runtime.start()
-        replies = [
-            await asyncio.gather(*(answered(runtime, request) for request in step)) for step in program.steps
-        ]
+        replies = [await asyncio.gather(*(answered(runtime, request) for request in step)) for step in program.steps]
         await at_rest(runtime, log)
         outcome = await _outcome(runtime, log)
         await runtime.stop_when_idle()

@@ -28,7 +28,6 @@ from autogen_core import (
     TopicId,
     TypeSubscription,
     event,
-    message_handler,
     rpc,
 )
 from autogen_core.models import (
@@ -373,11 +372,11 @@ class Caller(RoutedAgent):
         helper = AgentId("helper", KEY)
         first: Job = await self.send_message(Job(f"{message.what}1"), helper)
         self.answers.append(first.what)
-        both: list[Job] = await asyncio.gather(
+        second, third = await asyncio.gather(
             self.send_message(Job(f"{message.what}2"), helper),
             self.send_message(Job(f"{message.what}3"), AgentId("helper", "two")),
         )
-        self.answers += [job.what for job in both]
+        self.answers += [second.what, third.what]
         return Job(self.answers[-1])
 
 
@@ -530,7 +529,8 @@ Step = tuple[Request, ...]
 class Program:
     """Agents, and what is asked of them."""
 
-    agents: Mapping[str, type[RoutedAgent]]
+    agents: Mapping[str, Any]
+    """Their classes, by type."""
     steps: Sequence[Step]
     subscribers: Sequence[str] = ()
 
