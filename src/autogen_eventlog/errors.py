@@ -317,6 +317,19 @@ class EventsMissing(NotRestorable):
     """The first version that is missing."""
     last: int = 0
 
+    @classmethod
+    def gone(cls, stream: str, first: int, last: int, version: int) -> EventsMissing:
+        """Versions of a stream are gone that are needed to come to another."""
+        return cls(
+            stream,
+            f"version {version}",
+            f"the log does not hold its versions {first} to {last} any more: they are before retention, or were deleted",
+            f"Restore to a version from {last + 1} on that a snapshot or what is kept leads to, or read the archive that "
+            "`eventlog retention` names",
+            first,
+            last,
+        )
+
 
 @dataclass(eq=False)
 class RetentionRefused(_Fielded):
@@ -369,8 +382,8 @@ class InvalidRenaming(_Fielded):
 
     def message(self) -> str:
         return (
-            f"rename {self.old!r} to {self.new!r}: {self.problem}. Give the key or the id (type/key) of an agent of the session, "
-            "and a new one of the same kind. Nothing was imported"
+            f"rename {self.old!r} to {self.new!r}: {self.problem}. Give the key or the id (type/key) of an agent of the "
+            "session, and a new one of the same kind. Nothing was imported"
         )
 
 
@@ -532,8 +545,8 @@ class NoOwnState(_Fielded):
 
     def message(self) -> str:
         return (
-            f"agent {self.agent!r}: its class {self.agent_class} has no save_state of its own, so AutoGen knows no state of it. "
-            "`eventlog export --history` and `--session` write what it lived through, and the log restores it"
+            f"agent {self.agent!r}: its class {self.agent_class} has no save_state of its own, so AutoGen knows no state "
+            "of it. `eventlog export` with --out or --history writes what it lived through, and the log restores it"
         )
 
 

@@ -117,21 +117,8 @@ async def events_of(
             segment.stream, after_version=segment.after_version, until_version=segment.until_version, batch=batch
         ):
             if event.version != following:
-                raise missing(segment.stream, following, event.version - 1, segment.until_version)
+                raise EventsMissing.gone(segment.stream, following, event.version - 1, segment.until_version)
             following += 1
             yield event
         if following <= segment.until_version:
-            raise missing(segment.stream, following, segment.until_version, segment.until_version)
-
-
-def missing(stream: str, first: int, last: int, version: int) -> EventsMissing:
-    """That versions of a stream are gone, which are needed to come to another."""
-    return EventsMissing(
-        stream,
-        f"version {version}",
-        f"the log does not hold its versions {first} to {last} any more: they are before retention, or were deleted",
-        f"Restore to a version from {last + 1} on that a snapshot or what is kept leads to, or read the archive that "
-        "`eventlog retention` names",
-        first,
-        last,
-    )
+            raise EventsMissing.gone(segment.stream, following, segment.until_version, segment.until_version)

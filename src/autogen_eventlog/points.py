@@ -6,8 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from autogen_eventlog.errors import InvalidPoint, UnknownStream
-from autogen_eventlog.lineage import missing
+from autogen_eventlog.errors import EventsMissing, InvalidPoint, UnknownStream
 from autogen_eventlog.postgres.reader import Reader
 
 SETTLE_SECONDS = 10.0
@@ -55,7 +54,7 @@ class Point:
         if found == 0:
             first = await reader.first_version(stream)
             if first > 1:
-                raise missing(stream, 1, first - 1, first - 1)
+                raise EventsMissing.gone(stream, 1, first - 1, first - 1)
             raise UnknownStream(stream, str(self))
         return found
 

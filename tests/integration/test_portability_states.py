@@ -448,6 +448,24 @@ class Mute(Keeper):
     load_state = RoutedAgent.load_state
 
 
+class Upgrading(Keeper):
+    """Takes what its earlier versions saved."""
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {"type": "Kept", "version": "2.0.0", "values": list(self.values)}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        self.values = [state["value"]] if state["version"] == "1.0.0" else list(state["values"])
+
+
+async def test_what_an_agent_takes_that_is_none_of_agentchats_is_its_own_affair(log: EventLog) -> None:
+    async with started(log) as runtime:
+        await Upgrading.register(runtime, "upgrading", Upgrading)
+        agent = AgentId("upgrading", "k")
+        await runtime.agent_load_state(agent, {"type": "Old", "version": "1.0.0", "value": 5})
+        assert await autogen_state(runtime, agent) == {"type": "Kept", "version": "2.0.0", "values": [5]}
+
+
 async def test_an_agent_goes_there_and_back(log: EventLog) -> None:
     keeper, mute = AgentId("keeper", "k"), AgentId("mute", "k")
     async with started(log) as runtime:
@@ -473,6 +491,27 @@ async def test_an_agent_goes_there_and_back(log: EventLog) -> None:
     await autogen.agent_load_state(keeper, state)
     assert await autogen.send_message(Put(10), keeper) == 13
     await autogen.stop_when_idle()
+
+
+async def test_a_team_on_other_workers_is_refused_by_name() -> None:
+    """They know nothing of what is wanted beyond AutoGen's calls."""
+
+    class Elsewhere:
+        name = "far"
+        loaded = 0
+
+        async def save_state(self) -> Mapping[str, Any]:
+            ours = {"format": "autogen-eventlog/1", "stream": "a/k", "version": 3, "state": None}
+            return {"type": "TeamState", "version": "1.0.0", "agent_states": {"a": ours}}
+
+        async def load_state(self, state: Mapping[str, Any]) -> None:
+            self.loaded += 1
+
+    team = Elsewhere()
+    for asked in (save_team_state(team), load_team_state(team, saved("round_robin-0.4.9"))):
+        with pytest.raises(InvalidState, match="agent 'a' is on another worker"):
+            await asked
+    assert team.loaded == 0
 
 
 # -- a team's session under another team id -------------------------------------------------------------------------

@@ -13,8 +13,24 @@ from benchmarks.rounds import interleaved, ratio
 from benchmarks.run import NAMES, PAGE, run_one
 from benchmarks.sizes import TINY
 
-TABLES = {"throughput": 2, "appending": 2, "replaying": 1, "recovering": 1, "capturing": 3, "auditing": 2, "distributing": 3}
-AIMS = {"throughput": 5, "appending": 4, "replaying": 2, "recovering": 3, "capturing": 1, "auditing": 0, "distributing": 1}
+TABLES = {
+    "throughput": 2,
+    "appending": 2,
+    "replaying": 1,
+    "recovering": 1,
+    "capturing": 3,
+    "auditing": 2,
+    "distributing": 3,
+}
+AIMS = {
+    "throughput": 5,
+    "appending": 4,
+    "replaying": 2,
+    "recovering": 3,
+    "capturing": 1,
+    "auditing": 0,
+    "distributing": 1,
+}
 
 
 @pytest.mark.parametrize("name", NAMES)

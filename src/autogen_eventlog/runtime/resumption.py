@@ -10,13 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
+from uuid import UUID
 
 from autogen_core import AgentId
 
 from autogen_eventlog.audit import MessageRecord
 from autogen_eventlog.errors import EventLogError, LogClosed
-from autogen_eventlog.events import RecordedEvent
+from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX
+from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.postgres.records import GoneWorker, StreamHead
 from autogen_eventlog.runtime.agents import RecordedAgents
 from autogen_eventlog.runtime.given_up import cancel_given_up
@@ -192,23 +194,54 @@ class Resumption:
         begun = await redelivering.begin(min(worker.started_at for worker in crashed), wanted)
         return begun, waits or any(one.lacks for one in begun)
 
+    async def _ended(self, agent: AgentId) -> bool:
+        """Wait for its handlers; whether the log has the end of each. Before that, the next process must find them."""
+        incarnation = self._agents.shell_for(agent).incarnation
+        if incarnation is None:  # dropped meanwhile
+            return False
+        running = [delivery.done for delivery in incarnation.deliveries.values()]
+        if running:
+            await asyncio.wait(running)
+        if any(done.cancelled() or done.exception() is not None for done in running):
+            return False
+        return await _is_durable(incarnation)
+
+    async def _answered(self, caller: AgentId, sent: UUID) -> bool:
+        """Wait for the answer to a call; whether the log has it."""
+        incarnation = self._agents.shell_for(caller).incarnation
+        if incarnation is None:
+            return False
+        call = incarnation.calls.get(sent)
+        if call is not None:
+            await asyncio.wait([call.future])
+        return await _is_durable(incarnation)
+
     async def _settle(
         self, gone: Sequence[GoneWorker], resumed: Sequence[AgentId], begun: Sequence[Begun], *, nothing_left: bool
     ) -> None:
         """Say that nobody need look again, once all that was taken up has ended."""
         with self._agents.around.delivering:
             for agent in resumed:
-                running = self._agents.shell_for(agent).running
-                if running:
-                    await asyncio.wait(running)
+                nothing_left &= await self._ended(agent)
             reports = [await one.report() for one in begun]
         failed = [report for report in reports if report.failed]
         for report in failed:
             for agent, error in report.failed:
                 logger.warning("a message that was left undelivered, redelivered to %s: %r", agent, error)
+        for one in begun:
+            if one.event.type is EventType.MESSAGE_SENT:  # its caller has asked again: it has not arrived by that
+                nothing_left &= await self._answered(AgentId.from_str(one.event.stream), one.event.id)
         if nothing_left:
             await self._log.writing()  # who only reads changes nothing
             await self._log.ownership.settle([worker.id for worker in gone])
+
+
+async def _is_durable(incarnation: Incarnation) -> bool:
+    try:
+        await incarnation.durable
+    except EventLogError:
+        return False
+    return True
 
 
 def _told(task: asyncio.Task[None]) -> None:

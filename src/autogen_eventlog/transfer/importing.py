@@ -148,7 +148,8 @@ class _Import:
         sizes = {one.stream: one.size for one in self._file.header.lineages}
         for agent, name in self._copies.names.items():
             self._there[agent] = [event.id async for event in self._present(name, sizes[agent])]
-        self._compare()
+        if any(self._there.values()):
+            self._compare()
         lacking = [agent for agent, there in self._there.items() if len(there) < sizes[agent]]
         if lacking:
             await self._log.start_writing()

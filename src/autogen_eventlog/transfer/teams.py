@@ -60,10 +60,11 @@ async def save_team_state(
 
     Raises:
         NoOwnState: The class of one of its agents has no `save_state` of its own.
+        InvalidState: An agent of it is on another worker.
         What `runtime.view` raises.
     """
     with autogen_form(point(at=at, position=position)):
-        return await team.save_state()
+        return _in_autogens_form(team.name, await team.save_state())
 
 
 async def load_team_state(team: StateOwner, state: Mapping[str, Any], *, participant: str | None = None) -> None:
@@ -84,7 +85,7 @@ async def load_team_state(team: StateOwner, state: Mapping[str, Any], *, partici
         Whatever an agent's `load_state` raised; what the team's agents say of themselves is then as it was before.
     """
     with autogen_form(point()):
-        before = await team.save_state()
+        before = _in_autogens_form(team.name, await team.save_state())
     if participant is None:
         todays: Mapping[str, Any] = _of_team(team, state, before)
     else:
@@ -119,6 +120,16 @@ def _of_participant(
         raise InvalidState(team, f"it has no participant {name!r}, but {known}", "Name one of them")
     replaced: dict[str, Any] = {**own, "agent_state": completed_alone(state), "message_buffer": []}
     return {**unchanged, "agent_states": {**unchanged["agent_states"], name: replaced}}
+
+
+def _in_autogens_form(team: str, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A team's state, if the runtime gave each agent's in the form that was wanted: another worker's does not."""
+    for name, one in state["agent_states"].items():
+        if str(one.get("format", "")).startswith("autogen-eventlog/"):
+            problem = f"its agent {name!r} is on another worker, which gives no state in AutoGen's form"
+            remedy = "Use team.load_state, or a team on an EventSourcedAgentRuntime with the same log (eventlog import, export)"
+            raise InvalidState(team, problem, remedy)
+    return state
 
 
 def _keys(state: Mapping[str, Any]) -> str:

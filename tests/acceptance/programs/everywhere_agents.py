@@ -451,7 +451,7 @@ class Waiting(Payer):
     @rpc
     async def on_job(self, message: Job, ctx: MessageContext) -> None:
         try:
-            await self.slow.run_json({"what": message.what}, ctx.cancellation_token)
+            self.ends.append(await self.slow.run_json({"what": message.what}, ctx.cancellation_token))
         except asyncio.CancelledError:
             self.ends.append("ended by its token")
             raise
