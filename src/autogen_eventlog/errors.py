@@ -481,6 +481,23 @@ class UnknownMessage(_Fielded, LookupError):
 
 
 @dataclass(eq=False)
+class MessageAbandoned(_Fielded, LookupError):
+    """The message was handled, and a restore has left that behind: the agent of today knows nothing of it."""
+
+    message_id: str
+    recipient: str
+    version: int
+    """Of its MessageDelivered, on the branch that was left."""
+
+    def message(self) -> str:
+        return (
+            f"message {self.message_id!r} was handled by {self.recipient} at version {self.version}, and a restore has left "
+            "that branch: the agent of today knows nothing of it. `eventlog show` tells how it ended; sending it again does it "
+            "again"
+        )
+
+
+@dataclass(eq=False)
 class RecordingIncomplete(_Fielded):
     """This runtime lets only a part be recorded, so the asked operation can't be done on it (G11)."""
 

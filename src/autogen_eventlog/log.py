@@ -14,7 +14,7 @@ from autogen_core import AgentId
 
 from autogen_eventlog.audit import Audit
 from autogen_eventlog.codec import Codec, TypeRegistry
-from autogen_eventlog.errors import LogClosed
+from autogen_eventlog.errors import CodeComparison, FieldDifference, LogClosed
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.points import Point, point
 from autogen_eventlog.postgres.embedded import EmbeddedServer, open_embedded
@@ -52,6 +52,9 @@ class EventLog:
         self.schema = schema
         self.types = TypeRegistry()
         """The classes that stored data may become (G10). Agents' message types are registered by themselves."""
+        self.types.register(
+            FieldDifference, CodeComparison
+        )  # in our own errors, which one agent raises and another records
         self.codec = Codec(self.types)
         store: dict[str, Any] = {"unavailable_after": unavailable_after, "ensure_server": ensure_server}
         self.reader = Reader(dsn, schema, **store)

@@ -101,6 +101,8 @@ def point(*, at: datetime | None = None, version: int | None = None, position: i
     given = [name for name, value in (("at", at), ("version", version), ("position", position)) if value is not None]
     if len(given) > 1:
         raise InvalidPoint(", ".join(given), "more than one was given", "Give one of at, version and position")
+    if at is not None and not isinstance(at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidPoint(repr(at), f"it is a {type(at).__name__}", "Give a datetime with a zone")
     if at is not None and at.tzinfo is None:
         raise InvalidPoint(at.isoformat(), "it has no time zone", "Give a zone, e.g. datetime.now(timezone.utc)")
     for name, number in (("version", version), ("position", position)):

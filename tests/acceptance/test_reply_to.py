@@ -12,7 +12,7 @@ from autogen_core import AgentId
 from autogen_core.exceptions import MessageDroppedException
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
-from autogen_eventlog.errors import RecordingIncomplete, UnknownMessage
+from autogen_eventlog.errors import MessageAbandoned, RecordingIncomplete, UnknownMessage
 
 from .programs.asked_by_id import Number, Slow, register
 
@@ -47,6 +47,21 @@ async def test_a_caller_learns_after_a_kill_what_became_of_its_requests(dsn: str
             await runtime.reply_to("lost", AgentId("nobody", "a"))
         await runtime.stop_when_idle()
         assert (await runtime.try_get_underlying_agent_instance(SLOW, Slow)).seen == [1, 13, 2, 3]
+
+
+async def test_what_a_restore_has_left_is_no_message_that_was_never_accepted(dsn: str) -> None:
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        await register(runtime)
+        runtime.start()
+        await runtime.send_message(Number(1), SLOW, message_id="first")
+        version = await log.version_at(SLOW)
+        await runtime.send_message(Number(3), SLOW, message_id="second")
+        await runtime.restore(SLOW, version=version)
+        assert await runtime.reply_to("first", SLOW) == Number(11)
+        with pytest.raises(MessageAbandoned, match="a restore has left"):
+            await runtime.reply_to("second", SLOW)
+        await runtime.stop_when_idle()
 
 
 async def test_a_runtime_that_does_not_record_knows_no_replies() -> None:

@@ -253,6 +253,23 @@ async def test_this_month_and_a_time_without_a_zone_are_no_matter_of_retention(d
         assert await Retention(log).plan(NOW) == []
         with pytest.raises(InvalidPoint):
             await Retention(log).plan(datetime(2026, 1, 1))  # noqa: DTZ001
+        with pytest.raises(InvalidPoint, match="future"):
+            await Retention(log).drop(NOW + timedelta(days=400))
+
+
+async def test_what_is_kept_can_still_be_checked_and_judged(dsn: str) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 2)
+        await add(runtime, 3, agent=TWO)
+        await Retention(log).drop(NOW)
+        report = await runtime.check()
+        assert report.same and len(report.agents) == 2
+        (judged,) = await runtime.determinism()
+        assert judged.agents == 1 and [one.agent for one in judged.undecided] == [str(ONE)]
 
 
 # -- archives -----------------------------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+import tempfile
 import textwrap
-import types
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -82,10 +83,14 @@ THIS_YEAR = (
 
 
 def shop(source: str) -> Any:
-    """The module `shop`, as its source is now."""
-    module = types.ModuleType("shop")
+    """The module `shop`, as its source is now: in a file, so that its code can be read."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py", prefix="shop_", delete=False) as file:
+        file.write("from __future__ import annotations\n" + textwrap.dedent(source))
+    spec = importlib.util.spec_from_file_location("shop", file.name)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
     sys.modules["shop"] = module
-    exec(textwrap.dedent(source), module.__dict__)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -314,3 +319,79 @@ async def test_a_snapshot_of_a_class_that_nothing_leads_from_is_set_aside_for_th
         # Replayed from the beginning, by order: the code is another's, and does the same.
         assert await runtime.send_message(module.Put(4), KEEPER) == 10
     assert "trying without the snapshot" in caplog.text
+
+
+async def test_a_snapshot_is_not_judged_by_code_that_has_changed_since(dsn: str) -> None:
+    await keep(dsn)
+    changed = OLD_KEEPER.replace("return self._sum", "return 10 * self._sum")
+    async with keeping(dsn, changed, "Keeper") as (runtime, module):
+        (report,) = await runtime.recorded_agents.verify_snapshots(KEEPER, again=True)
+        assert report.proven and "not judged" in report.differing[0]
+        assert await runtime.send_message(module.Put(4), KEEPER) == 100  # it comes up from the snapshot, as before
+    async with keeping(dsn, OLD_KEEPER, "Keeper") as (runtime, module):
+        (report, *_) = await runtime.recorded_agents.verify_snapshots(KEEPER, again=True)
+        assert report.proven and report.differing == ()
+
+
+async def test_a_check_does_not_take_a_renamed_class_for_another_state(dsn: str) -> None:
+    await keep(dsn)
+    source = OLD_KEEPER.replace("Put", "Place").replace("Shelf", "Rack")
+    renamed("shop:Put", "shop:Place")
+    renamed("shop:Shelf", "shop:Rack")
+    async with keeping(dsn, source, "Keeper") as (runtime, _):
+        report = await runtime.check()
+        assert report.same, report.agents
+
+
+BACK = """
+    from dataclasses import dataclass
+    from autogen_core import AgentId, MessageContext, RoutedAgent, rpc
+
+    @dataclass
+    class Ask:
+        text: str
+
+    class Front(RoutedAgent):
+        def __init__(self):
+            super().__init__("asks")
+            self.heard = []
+
+        @rpc
+        async def on_ask(self, message: Ask, ctx: MessageContext) -> str:
+            try:
+                self.heard.append(await self.send_message(message, AgentId("back", "one")))
+            except Exception as error:
+                self.heard.append(type(error).__name__)
+            return self.heard[-1]
+
+    class Back(RoutedAgent):
+        def __init__(self):
+            super().__init__("answers")
+
+        @rpc
+        async def on_ask(self, message: Ask, ctx: MessageContext) -> str:
+            return message.text.upper()
+"""
+
+
+async def test_an_agent_that_was_told_of_a_divergence_comes_back_in_another_process(dsn: str) -> None:
+    front = AgentId("front", "one")
+
+    @asynccontextmanager
+    async def asking(source: str) -> AsyncIterator[tuple[EventSourcedAgentRuntime, Any]]:
+        module = shop(source)
+        async with EventLog.open(dsn) as log:
+            runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+            await module.Front.register(runtime, "front", module.Front)
+            await module.Back.register(runtime, "back", module.Back)
+            runtime.start()
+            yield runtime, module
+            await runtime.stop_when_idle()
+
+    async with asking(BACK) as (runtime, module):
+        assert await runtime.send_message(module.Ask("a"), front) == "A"
+    async with asking(BACK.replace("upper()", "lower()")) as (runtime, module):
+        assert await runtime.send_message(module.Ask("b"), front) == "Divergence"
+    async with asking(BACK) as (runtime, module):
+        assert await runtime.send_message(module.Ask("c"), front) == "C"
+        assert (await runtime.view(front)).heard == ["A", "Divergence", "C"]  # type: ignore[attr-defined]

@@ -15,8 +15,8 @@ from autogen_eventlog.events import EventType, RecordedEvent
 
 Change = Literal["changed", "only_first", "only_second"]
 
-_NOT_DOINGS = frozenset({EventType.AGENT_ACTIVATED, EventType.SCHEDULE_RECORDED})
-"""What says how a run was recorded, and not what happened in it."""
+_NOT_DOINGS = frozenset({EventType.AGENT_ACTIVATED, EventType.SCHEDULE_RECORDED, EventType.MESSAGE_SUBMITTED})
+"""What says how a run was recorded, and not what happened in it. (That a message was submitted is only there if it waited.)"""
 
 _LARGEST = 20_000
 """Events of each run that are compared; the time grows with the product where they differ much."""

@@ -30,6 +30,7 @@ from autogen_eventlog.errors import (
     CodeComparison,
     DatabaseUnavailable,
     Divergence,
+    EventsMissing,
     FieldDifference,
     LogClosed,
     NotLoadable,
@@ -193,7 +194,13 @@ class Checker:
                 if snapshot is None:
                     raise
                 logger.warning("%s; checking from the beginning", error)
-        return await recovery.along(past, on_progress=told, differing=differing)
+        try:
+            return await recovery.along(past, on_progress=told, differing=differing)
+        except EventsMissing:  # retention has removed its beginning: from the snapshot that what is kept begins at
+            snapshot = None if history is not None else await recovery.snapshot(past, past.lineage.version)
+            if snapshot is None:
+                raise
+            return await recovery.along(past, snapshot, on_progress=told, differing=differing)
 
     async def _compare(
         self, recovery: Recovery, past: Past, history: History | None, recovered: Recovered
@@ -210,7 +217,10 @@ class Checker:
         snapshot = None if self._from_snapshot else await recovery.snapshot(past, past.lineage.version)
         if snapshot is None:
             return _Compared()
-        then = await recovery.along(await recovery.past(snapshot.version, stream=snapshot.stream), differing=[])
+        try:
+            then = await recovery.along(await recovery.past(snapshot.version, stream=snapshot.stream), differing=[])
+        except EventsMissing:
+            return _Compared()
         assert then.incarnation.agent is not None
         outside = recovery.outside(then.incarnation.agent)
         found = await snapshot_differences(snapshot, then.incarnation.agent, self._log.codec, outside)

@@ -19,6 +19,7 @@ from autogen_eventlog.checking.report import CheckProgress, OnProgress
 from autogen_eventlog.errors import (
     DatabaseUnavailable,
     Divergence,
+    EventsMissing,
     LogClosed,
     NotCapturable,
     NotRestorable,
@@ -149,9 +150,9 @@ class Determinism:
         activation = await past.last_activation()
         name = "unknown" if activation is None else str(activation.producer.get("agent_class", "unknown"))
         of_class = self._classes[name]
-        async for event in past.events():
-            self._look_at(event, of_class)
         try:
+            async for event in past.events():
+                self._look_at(event, of_class)
             recovery = self._recovery_for(AgentId.from_str(agent))
             states = [await self._end(recovery, past), await self._end(recovery, past)]
         except _AWAY:
@@ -188,6 +189,8 @@ class Determinism:
 
     def _judge(self, error: Exception, agent: str, of_class: _Class) -> None:
         match error:
+            case EventsMissing():
+                of_class.undecided.append(Finding(error.problem, error.point, agent, error.remedy))
             case UnrecordedEffect():
                 of_class.found(Finding(f"{error.kind}: {error.call}", error.place, agent, error.remedy))
             case NotRestorable():

@@ -21,6 +21,8 @@ from autogen_eventlog.snapshots import KIND
 from autogen_eventlog.state import capture, difference
 
 _ABSENT = "absent"
+_CODE = "self._handlers"
+"""Which method handles what: code, that stands in an attribute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def state_differences(
     return tuple(
         FieldDifference(one.path, _present(one.left), _present(one.right))
         for one in difference(recorded.data, now.data, limit=LARGEST)
+        if not one.path.startswith(_CODE)
     )
 
 

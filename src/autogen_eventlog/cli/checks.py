@@ -80,7 +80,7 @@ def determinism(
 
     Found by running: each history is replayed twice with the code at hand, into fresh instances. A class is replay-safe, safe
     with the effects that are recorded of it, or not safe, because of the calls and places that are named. Nothing is
-    written, owned or sent. Exit code 1 if a class is not safe.
+    written, owned or sent. Exit code 1 if a class is not safe, or an agent could not be judged.
     """
     from autogen_eventlog.cli import checking
     from autogen_eventlog.cli.determinism import determinism as judge

@@ -33,7 +33,7 @@ _SAID = {
 
 
 async def determinism(settings: Settings, asked: Asked, app: str) -> None:
-    """Judge and show; exit code 1 if a class is not safe."""
+    """Judge and show; exit code 1 if a class is not safe, or an agent could not be judged."""
     output, register = Output(settings), load_register(app)
     async with looking(settings) as log:
         agents = await agents_of(log.reader, asked)
@@ -41,7 +41,7 @@ async def determinism(settings: Settings, asked: Asked, app: str) -> None:
             with Bar(settings, len(agents)) as bar:
                 reports = await runtime.determinism(agents, on_progress=bar.show)
     _show(output, reports)
-    if any(report.verdict is Verdict.NOT_SAFE for report in reports):
+    if any(report.verdict in (Verdict.NOT_SAFE, Verdict.UNKNOWN) or report.undecided for report in reports):
         raise typer.Exit(DIFFERS)
 
 

@@ -127,6 +127,11 @@ class Upcasting:
         methods = [int(found[2]) - 1 for found in map(_METHOD.match, dir(cls)) if found is not None]
         return max([_declared(cls), *(version + 1 for version in (*registered, *methods))])
 
+    @property
+    def empty(self) -> bool:
+        """Whether no class has another name."""
+        return not self._renamed
+
     def concerns(self, name: str, cls: type | None) -> bool:
         """Whether what is stored under a name may be of another shape than today's, or have another name."""
         registered = any(stored == name for stored, _ in self._steps)

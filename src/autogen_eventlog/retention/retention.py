@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timezone
 
 from autogen_eventlog.errors import InvalidPoint
 from autogen_eventlog.log import EventLog
@@ -33,13 +33,15 @@ class Retention:
         """The months that end at or before a time, oldest first, and what keeps each. Nothing is changed.
 
         Raises:
-            InvalidPoint: The time has no zone.
+            InvalidPoint: The time has no zone, or lies in the future.
             DatabaseUnavailable: The database did not answer within the bound.
         """
         if before.tzinfo is None:
             raise InvalidPoint(
                 before.isoformat(), "it has no time zone", "Give a zone, e.g. datetime.now(timezone.utc)"
             )
+        if before > datetime.now(timezone.utc):
+            raise InvalidPoint(before.isoformat(), "it lies in the future", "Give a past time")
         planner = Planner(self._log, self._partitions)
         return [await planner.part(partition) for partition in await self._partitions.before(before)]
 

@@ -8,7 +8,7 @@ from autogen_core import AgentId
 from autogen_core.exceptions import MessageDroppedException
 
 from autogen_eventlog.audit import MessageRecord
-from autogen_eventlog.errors import UnknownMessage
+from autogen_eventlog.errors import MessageAbandoned, UnknownMessage
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
 from autogen_eventlog.incarnation.incarnation import Completion
 from autogen_eventlog.log import EventLog
@@ -21,6 +21,9 @@ async def reply_to(log: EventLog, message_id: str, recipient: AgentId) -> Any:
     if record is None:
         waiting = await _accepted(log, message_id, recipient)
         if waiting is None:
+            left = await log.audit.messages(agent=recipient, message_id=message_id, limit=1)
+            if left:
+                raise MessageAbandoned(message_id, str(recipient), left[0].version)
             raise UnknownMessage(message_id, str(recipient))
         record = await _delivered(log, waiting, message_id, recipient)
     if record.outcome is Outcome.DROPPED:

@@ -538,6 +538,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         Raises:
             RecordingIncomplete: There is no `EventLogHandler`.
             UnknownMessage: It was never accepted. Sending it again does not do it twice.
+            MessageAbandoned: It was handled on a branch that a restore has left.
             MessageDroppedException: It reached nobody, or an intervention handler dropped it.
             What the handler raised, as recorded.
         """

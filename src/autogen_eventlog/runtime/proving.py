@@ -19,12 +19,13 @@ from autogen_eventlog.errors import (
     AgentBusy,
     DatabaseUnavailable,
     EventLogError,
+    EventsMissing,
     LogClosed,
     NotCapturable,
     NotRestorable,
     UnrecordedEffect,
 )
-from autogen_eventlog.incarnation.producer import code_hash
+from autogen_eventlog.incarnation.producer import Producer, code_hash
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.records import Snapshot, StreamHead
 from autogen_eventlog.recovery import Recovered
@@ -37,6 +38,9 @@ from autogen_eventlog.state import capture, difference
 
 logger = logging.getLogger(__name__)
 
+_OTHER_CODE: Final = (
+    "not judged, it stays as it was: the code has changed since it was taken, and comes to something else"
+)
 _FIRST: Final = 20
 """Differences that are named."""
 
@@ -51,7 +55,7 @@ class Proof:
 
     snapshot: Snapshot
     status: str
-    """`proven` or `failed`."""
+    """`proven` or `failed`; as it was before, where it could not be judged."""
     differing: tuple[str, ...]
     """Where the states differ, or why there is no proof."""
 
@@ -65,7 +69,7 @@ class Prover:
         on_failure: Told of each that failed.
     """
 
-    def __init__(self, log: EventLog, share: float, keep: int, on_failure: Callable[[Proof], object]) -> None:
+    def __init__(self, log: EventLog, share: float, keep: int, on_failure: Callable[[Proof], Awaitable[None]]) -> None:
         self._log = log
         self._pause = SLICE_SECONDS * (1 - share) / share
         self._keep = keep
@@ -100,6 +104,10 @@ class Prover:
             DatabaseUnavailable, LogClosed: The log could not be read.
         """
         proof = await self._judged(agent, snapshot, pace)
+        if proof.status == FAILED and self._by_other_code(agent, snapshot):
+            return Proof(snapshot, snapshot.status, (f"{_OTHER_CODE}: {proof.differing[0]}",))
+        if proof.status == snapshot.status and proof.differing:
+            return proof
         await self._log.snapshots.mark_snapshot(snapshot, proof.status)
         if proof.status == PROVEN:
             await self._forget_some(snapshot.stream)
@@ -110,7 +118,7 @@ class Prover:
                 snapshot.version,
                 "; ".join(proof.differing),
             )
-            self._on_failure(proof)
+            await self._on_failure(proof)
         return proof
 
     async def make(self, agent: Provable, head: StreamHead) -> Proof:
@@ -167,6 +175,8 @@ class Prover:
         differing: list[str] = []
         try:
             shadow = await self._shadow(agent, snapshot, pace)
+        except EventsMissing as error:
+            return Proof(snapshot, snapshot.status, (f"not judged, it stays as it was: {error.problem}",))
         except (NotRestorable, UnrecordedEffect) as error:
             # Replay can't tell: such an agent is restored from snapshots or not at all. What it was is what was captured.
             logger.info("%s: the snapshot at version %d is proven by loading alone: %s", *_names(snapshot), error)
@@ -179,6 +189,14 @@ class Prover:
         if not differing:
             differing += await self._when_loaded(agent, snapshot)
         return Proof(snapshot, FAILED if differing else PROVEN, tuple(differing[:_FIRST]))
+
+    def _by_other_code(self, agent: Provable, snapshot: Snapshot) -> bool:
+        """Whether the code at hand is not that which took it: what it comes to says nothing of the snapshot then."""
+        now: Producer | None = agent.recovery.producer
+        taken_by = snapshot.metadata.get(PRODUCER)
+        return now is not None and (
+            now.code_hash != snapshot.code_hash or (taken_by is not None and now.differs(taken_by))
+        )
 
     async def _shadow(
         self, agent: Provable, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None

@@ -100,5 +100,5 @@ class SnapshotWork:
         if not task.cancelled() and task.exception() is not None:
             logger.warning("a snapshot was not taken: %r", task.exception())
 
-    def _failed(self, proof: Proof) -> None:
-        self._submissions.keep_failed_proof(proof.snapshot, proof.differing)
+    async def _failed(self, proof: Proof) -> None:
+        await self._submissions.keep_failed_proof(proof.snapshot, proof.differing)

@@ -207,22 +207,18 @@ class Submissions:
         self._keeping.add(task)
         task.add_done_callback(self._keeping.discard)
 
-    def keep_failed_proof(self, snapshot: Snapshot, differing: Sequence[str]) -> None:
+    async def keep_failed_proof(self, snapshot: Snapshot, differing: Sequence[str]) -> None:
         """Append that a snapshot was not proven, and where it differs."""
-        task = asyncio.get_running_loop().create_task(self._keep_failed_proof(snapshot, differing))
-        self._keeping.add(task)
-        task.add_done_callback(self._keeping.discard)
-
-    async def _keep_failed_proof(self, snapshot: Snapshot, differing: Sequence[str]) -> None:
         try:
             await self.open()
             metadata = {"version": snapshot.version, "kind": snapshot.kind, "differences": list(differing)}
-            self.record(
+            _, ticket = self.record(
                 EventType.SNAPSHOT_FAILED,
                 message=self._log.codec.encode(None),
                 recipient=snapshot.stream,
                 metadata=metadata,
             )
+            await ticket
         except EventLogError as problem:
             logger.warning("%s: that a snapshot failed could not be kept: %s", snapshot.stream, problem)
 

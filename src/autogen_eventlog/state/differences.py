@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from autogen_eventlog.codec.upcasting import UPCASTING
 from autogen_eventlog.state.form import (
     ATTRIBUTES,
     DATA,
@@ -28,6 +30,25 @@ from autogen_eventlog.state.places import entry_words, key_text, shortened, word
 
 _BOUND: Final = 100
 _ABSENT: Final = "absent"
+
+
+def _of_today(data: bytes) -> bytes:
+    """With the names that classes have today."""
+    if UPCASTING.empty:
+        return data
+    return dumps(_renamed(json.loads(data))).encode("ascii")
+
+
+def _renamed(form: Any) -> Any:
+    if isinstance(form, str):
+        owner, dot, method = form.rpartition(".")
+        name = UPCASTING.today(form) if ":" in form else form
+        return f"{UPCASTING.today(owner)}.{method}" if name == form and dot and ":" in owner else name
+    if isinstance(form, list):
+        return [_renamed(item) for item in cast("list[Any]", form)]
+    if isinstance(form, dict):
+        return {key: _renamed(value) for key, value in cast("dict[str, Any]", form).items()}
+    return form
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +74,7 @@ def difference(left: bytes, right: bytes, *, limit: int = _BOUND) -> list[StateD
     """
     if left == right:
         return []
+    left, right = _of_today(left), _of_today(right)
     found: list[StateDifference] = []
     for one in _Comparison(parsed(left, "left state"), parsed(right, "right state")).run():
         if len(found) == limit:

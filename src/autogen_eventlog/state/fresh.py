@@ -60,7 +60,10 @@ def _leaves(stored: Stored) -> Iterator[tuple[str, Form]]:
     pending = [("self", stored.root)]
     while pending:
         path, number = pending.pop(0)
-        for place, form in _parts(path, stored.entries[number]):
+        entry = stored.entries[number]
+        if DATA in entry:  # of any shape, that of a reference too
+            yield f"{path} ({entry[TAG]})", entry[DATA]
+        for place, form in _parts(path, entry):
             inner = number_of(form)
             if place == _OWN_ID or inner in seen:
                 continue
@@ -72,8 +75,6 @@ def _leaves(stored: Stored) -> Iterator[tuple[str, Form]]:
 
 
 def _parts(path: str, entry: dict[str, Any]) -> Iterator[tuple[str, Form]]:
-    if DATA in entry:
-        yield f"{path} ({entry[TAG]})", entry[DATA]
     for name, form in entry.get(ATTRIBUTES, {}).items():
         yield path + attribute_step(name), form
     for key, form in zip(entry.get(KEYS, ()), entry.get(VALUES, ()), strict=True):
