@@ -22,7 +22,7 @@ from autogen_eventlog.runtime.handler import Durability
 from tests.acceptance.asking import until
 from tests.unit.random_programs import Programmed, random_program
 
-HISTORIES = int(os.environ.get("EVENTLOG_TEST_HISTORIES", "4"))
+HISTORIES = int(os.environ.get("EVENTLOG_TEST_HISTORIES", "2"))
 STEPS = 6
 MARK = [("change", -1)]
 AGENTS = [AgentId("programmed", "a"), AgentId("programmed", "b"), AgentId("world", "one"), AgentId("news", "all")]
