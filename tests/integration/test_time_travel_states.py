@@ -114,6 +114,7 @@ async def log(dsn: str) -> AsyncIterator[EventLog]:
 async def put(runtime: EventSourcedAgentRuntime, agent: AgentId, *values: int) -> None:
     for value in values:
         await runtime.send_message(Put(value), agent)
+        await runtime.recorded_agents.snapshots.settled()
 
 
 async def values_of(runtime: EventSourcedAgentRuntime, agent: AgentId) -> list[int]:
