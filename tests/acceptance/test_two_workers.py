@@ -144,7 +144,9 @@ async def test_a_curious_reader_owns_nothing(dsn: str) -> None:
             await runtime.save_state()
             await runtime.agent_metadata(CLERK)
             after = await log.head(CLERK)
-            assert before == after
+            # What its owner records as it comes to rest may come meanwhile.
+            assert before is not None and after is not None
+            assert (before.epoch, before.owner) == (after.epoch, after.owner)
             assert [worker.process for worker in await log.audit.workers()] == [first.process.pid]
         first.ask("order", 2)
         assert (await first.answer(2))["total"] == 5

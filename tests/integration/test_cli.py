@@ -119,7 +119,7 @@ class Cli:
         return subprocess.Popen(
             [sys.executable, "-m", "autogen_eventlog", *arguments],
             cwd=cwd,
-            env=os.environ | {"EVENTLOG_DSN": self.dsn, "PYTHONPATH": path},
+            env=os.environ | {"EVENTLOG_DSN": self.dsn, "PYTHONPATH": path, "COLUMNS": "250"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -65,7 +65,7 @@ def test_the_changelog_tells_of_this_version(project: dict[str, Any]) -> None:
 
 
 def test_the_pytest_plugin_is_found_by_pytest_and_in_the_wheel(project: dict[str, Any]) -> None:
-    assert project["project"]["entry-points"]["pytest11"] == {"autogen-eventlog": "pytest_autogen_eventlog"}
+    assert project["project"]["entry-points"]["pytest11"] == {"pytest_autogen_eventlog": "pytest_autogen_eventlog"}
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert packages == ["src/autogen_eventlog", "src/pytest_autogen_eventlog"]
     assert all((ROOT / package / "__init__.py").exists() for package in packages)
