@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 APP = "The function, plain or async, that is given a runtime and registers the agents on it."
 
+Agents = Annotated[
+    list[str] | None, typer.Argument(metavar="AGENT", help="Agents by their ids, TYPE/KEY.", show_default=False)
+]
 Every = Annotated[bool, typer.Option("--all", help="All agents that the log knows.")]
 Type = Annotated[str | None, typer.Option(metavar="TYPE", help="All agents of this type.")]
 
@@ -70,9 +73,7 @@ def check(
 def determinism(
     ctx: typer.Context,
     app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=APP)],
-    agents: Annotated[
-        list[str] | None, typer.Argument(metavar="AGENT", help="Agents by their ids, TYPE/KEY.", show_default=False)
-    ] = None,
+    agents: Agents = None,
     every: Every = False,
     type: Type = None,
 ) -> None:
@@ -93,9 +94,7 @@ def determinism(
 def snapshot(
     ctx: typer.Context,
     app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=APP)],
-    agents: Annotated[
-        list[str] | None, typer.Argument(metavar="AGENT", help="Agents by their ids, TYPE/KEY.", show_default=False)
-    ] = None,
+    agents: Agents = None,
     every: Every = False,
     type: Type = None,
 ) -> None:
@@ -114,9 +113,7 @@ def snapshot(
 def verify(
     ctx: typer.Context,
     app: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help=APP)],
-    agents: Annotated[
-        list[str] | None, typer.Argument(metavar="AGENT", help="Agents by their ids, TYPE/KEY.", show_default=False)
-    ] = None,
+    agents: Agents = None,
     every: Every = False,
     type: Type = None,
     again: Annotated[bool, typer.Option("--again", help="Those that are proven already, too.")] = False,

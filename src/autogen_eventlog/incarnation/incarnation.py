@@ -690,10 +690,8 @@ class Incarnation:
         )
         names = {"effect": number, "kind": kind, "request": digest}
         event, ticket = await self.produce(made, delivery=delivery, metadata=names)
-        if event.payload != payload.data:  # gone past by a check: the answer that comes is to what was recorded
-            digest = event.metadata["request"]
-        if event.metadata.get("request"):
-            digest = event.metadata["request"]  # as recorded: a class in the request may have another shape today
+        # As recorded: the answer that comes is to that, if a check went past it or a class has another shape today.
+        digest = event.metadata.get("request") or digest
         effect = Effect(number, kind, digest, None, self._loop.create_future(), event, resume)
         self.effects[number] = effect
         return effect, ticket

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from autogen_core import Agent
 
@@ -45,10 +45,6 @@ _FIRST: Final = 20
 """Differences that are named."""
 
 
-class Provable(Maker, Protocol):
-    """An agent whose snapshots are proven."""
-
-
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What became of a proof."""
@@ -74,10 +70,10 @@ class Prover:
         self._pause = SLICE_SECONDS * (1 - share) / share
         self._keep = keep
         self._on_failure = on_failure
-        self._waiting: dict[str, tuple[Provable, Snapshot]] = {}
+        self._waiting: dict[str, tuple[Maker, Snapshot]] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def submit(self, agent: Provable, snapshot: Snapshot) -> None:
+    def submit(self, agent: Maker, snapshot: Snapshot) -> None:
         """Prove it when its turn comes; a newer one of the same agent takes its place until then."""
         self._waiting[snapshot.stream] = (agent, snapshot)
         if self._task is None or self._task.done():
@@ -95,9 +91,7 @@ class Prover:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def prove(
-        self, agent: Provable, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None = None
-    ) -> Proof:
+    async def prove(self, agent: Maker, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None = None) -> Proof:
         """Prove one now, and keep what was learnt.
 
         Raises:
@@ -121,7 +115,7 @@ class Prover:
             await self._on_failure(proof)
         return proof
 
-    async def make(self, agent: Provable, head: StreamHead) -> Proof:
+    async def make(self, agent: Maker, head: StreamHead) -> Proof:
         """Take a snapshot at the end of a stream without a live instance, by replay, and prove it by another one.
 
         Raises:
@@ -171,7 +165,7 @@ class Prover:
     async def _breathe(self) -> None:
         await asyncio.sleep(self._pause)
 
-    async def _judged(self, agent: Provable, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None) -> Proof:
+    async def _judged(self, agent: Maker, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None) -> Proof:
         differing: list[str] = []
         try:
             shadow = await self._shadow(agent, snapshot, pace)
@@ -190,7 +184,7 @@ class Prover:
             differing += await self._when_loaded(agent, snapshot)
         return Proof(snapshot, FAILED if differing else PROVEN, tuple(differing[:_FIRST]))
 
-    def _by_other_code(self, agent: Provable, snapshot: Snapshot) -> bool:
+    def _by_other_code(self, agent: Maker, snapshot: Snapshot) -> bool:
         """Whether the code at hand is not that which took it: what it comes to says nothing of the snapshot then."""
         now: Producer | None = agent.recovery.producer
         taken_by = snapshot.metadata.get(PRODUCER)
@@ -198,14 +192,12 @@ class Prover:
             now.code_hash != snapshot.code_hash or (taken_by is not None and now.differs(taken_by))
         )
 
-    async def _shadow(
-        self, agent: Provable, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None
-    ) -> Recovered:
+    async def _shadow(self, agent: Maker, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None) -> Recovered:
         past = await agent.recovery.past(snapshot.version)
         before = await agent.recovery.snapshot(past, snapshot.version - 1)
         return await agent.recovery.along(past, before, pace=pace)
 
-    def _against_shadow(self, agent: Provable, snapshot: Snapshot, shadow: Recovered) -> list[str]:
+    def _against_shadow(self, agent: Maker, snapshot: Snapshot, shadow: Recovered) -> list[str]:
         assert shadow.incarnation.agent is not None
         reached = clock_of(shadow.incarnation)
         said = snapshot.metadata
@@ -216,7 +208,7 @@ class Prover:
         ]
         return differing + self._state_differences(agent, snapshot, shadow.incarnation.agent)
 
-    def _state_differences(self, agent: Provable, snapshot: Snapshot, instance: Agent) -> list[str]:
+    def _state_differences(self, agent: Maker, snapshot: Snapshot, instance: Agent) -> list[str]:
         try:
             found = capture(instance, self._log.codec, outside=agent.outside(instance))
         except NotCapturable as error:
@@ -226,7 +218,7 @@ class Prover:
         differing = difference(snapshot.payload, found.data, limit=_FIRST)
         return [f"{one.path}: {one.left} and {one.right}" for one in differing] or ["the digests differ"]
 
-    async def _when_loaded(self, agent: Provable, snapshot: Snapshot) -> list[str]:
+    async def _when_loaded(self, agent: Maker, snapshot: Snapshot) -> list[str]:
         """Where a fresh instance differs that was given the snapshot."""
         try:
             fresh = await agent.scratch()

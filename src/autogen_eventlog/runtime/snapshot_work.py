@@ -9,14 +9,15 @@ from typing import Any, Protocol
 
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.replay.loop import outside_context
-from autogen_eventlog.runtime.proving import Proof, Provable, Prover
+from autogen_eventlog.runtime.proving import Proof, Prover
+from autogen_eventlog.runtime.snapshotting import Maker
 from autogen_eventlog.runtime.submissions import Submissions
 from autogen_eventlog.snapshots import SnapshotPolicy
 
 logger = logging.getLogger(__name__)
 
 
-class Pausing(Provable, Protocol):
+class Pausing(Maker, Protocol):
     """An agent that may get a snapshot while nothing happens to it."""
 
     @property
