@@ -15,5 +15,5 @@ SELECT
     e.sender, e.recipient, e.topic, e.message_id, e.message_type, e.payload, e.outcome, e.cause, e.correlation,
     e.metadata
 FROM chain AS c
-INNER JOIN event AS e ON e.id = c.id
+INNER JOIN event_full AS e ON e.id = c.id
 ORDER BY c.step DESC

@@ -5,7 +5,7 @@ SELECT
     e.stream, e.version, e.position, e.epoch, e.recorded_at, e.id, e.type, e.delivery, e.sender, e.recipient, e.topic,
     e.message_id, e.message_type, e.payload, e.cause, e.correlation, e.metadata,
     NULL, NULL::timestamptz, NULL, NULL::bytea, NULL::json, false, NULL
-FROM event AS e
+FROM event_full AS e
 WHERE
     e.type = 'MessageDropped' AND e.recipient = %(stream)s
     AND CASE WHEN %(newest_first)s THEN e.position < %(after)s ELSE e.position > %(after)s END

@@ -19,5 +19,5 @@ SELECT
     e.sender, e.recipient, e.topic, e.message_id, e.message_type, e.payload, e.outcome, e.cause, e.correlation,
     e.metadata
 FROM nearest AS n
-INNER JOIN event AS e ON e.id = n.id
+INNER JOIN event_full AS e ON e.id = n.id
 ORDER BY e.position

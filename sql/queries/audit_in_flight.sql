@@ -30,7 +30,7 @@ SELECT
     e.stream, e.version, e.position, e.epoch, e.recorded_at, e.id, e.type, e.delivery, e.sender, e.recipient, e.topic,
     e.message_id, e.message_type, e.payload, e.cause, e.correlation, e.metadata,
     NULL, NULL::timestamptz, NULL, NULL::bytea, NULL::json, false, producer.worker
-FROM event AS e
+FROM event_full AS e
 LEFT JOIN LATERAL (
     SELECT a.metadata -> 'producer' ->> 'worker' AS worker
     FROM event AS a

@@ -7,7 +7,7 @@ SELECT
     e.stream, e.version, e.position, e.epoch, e.recorded_at, e.id, e.type, e.occurred_at, e.delivery, e.call,
     e.sender, e.recipient, e.topic, e.message_id, e.message_type, e.payload, e.outcome, e.cause, e.correlation,
     e.metadata
-FROM event AS e
+FROM event_full AS e
 WHERE
     e.type = 'EffectRecorded' AND e.position > %(after)s
     AND e.position >= %(from_position)s AND e.position <= %(to_position)s

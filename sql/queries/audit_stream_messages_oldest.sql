@@ -35,10 +35,10 @@ SELECT
         SELECT FROM branch AS b WHERE b.stream = e.stream AND e.version > b.to_version AND e.version < b.version
     ),
     producer.worker
-FROM event AS e
+FROM event_full AS e
 LEFT JOIN LATERAL (
     SELECT d.outcome, d.recorded_at, d.message_type, d.payload, d.metadata
-    FROM event AS d
+    FROM event_full AS d
     WHERE
         d.cause = e.id AND d.type = 'DeliveryCompleted' AND d.stream = e.stream AND d.recorded_at >= e.recorded_at
         AND (

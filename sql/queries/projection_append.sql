@@ -1,8 +1,9 @@
--- Appends an application's events through `append`, from arrays of one element an event (states: binary). Returns one row
--- a stream. It runs in the transaction that claimed the streams, so none can be refused. Locks: see `append`.
+-- Appends an application's events through `append_large`, from arrays of one element an event (states: binary), and the
+-- payloads that they refer to. Returns one row a stream. It runs in the transaction that claimed the streams, so none can
+-- be refused. Locks: see `append_large`.
 SELECT
     a.stream, a.epoch, a.accepted, a.found_epoch, a.found_version, a.batch_position
-FROM append(ARRAY(
+FROM append_large(ARRAY(
     SELECT
         ROW(
             n.version, n.epoch, n.id, %(occurred_at)s::timestamptz, 0, 0, n.stream, %(type)s::text,
@@ -13,4 +14,4 @@ FROM append(ARRAY(
         %(metadata)s::json[], %(states)b::bytea[]
     ) WITH ORDINALITY AS n (stream, version, epoch, id, topic, metadata, state, ordinal)
     ORDER BY n.ordinal
-)) AS a
+), %(payloads)b::bytea[]) AS a

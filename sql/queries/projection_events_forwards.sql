@@ -10,7 +10,7 @@ WITH origin AS (
 )
 SELECT
     e.version + (SELECT o.distance FROM origin AS o), e.type, e.message_type, e.payload
-FROM event AS e
+FROM event_full AS e
 WHERE
     e.stream = %(stream)s
     AND e.version > %(gt)s::bigint - (SELECT o.distance FROM origin AS o)

@@ -5,7 +5,7 @@ SELECT
     e.stream, e.version, e.position, e.epoch, e.recorded_at, e.id, e.type, e.occurred_at, e.delivery, e.call,
     e.sender, e.recipient, e.topic, e.message_id, e.message_type, e.payload, e.outcome, e.cause, e.correlation,
     e.metadata
-FROM event AS e
+FROM event_full AS e
 WHERE
     e.recorded_at >= %(since)s AND e.type IN ('MessagePublished', 'MessageSubmitted') AND e.topic IS NOT NULL
     AND e.position > %(after)s AND e.metadata ->> 'imported_from' IS NULL

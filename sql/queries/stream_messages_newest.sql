@@ -5,7 +5,7 @@ SELECT
     e.stream, e.version, e.position, e.epoch, e.recorded_at, e.id, e.type, e.occurred_at, e.delivery, e.call,
     e.sender, e.recipient, e.topic, e.message_id, e.message_type, e.payload, e.outcome, e.cause, e.correlation,
     e.metadata
-FROM event AS e
+FROM event_full AS e
 WHERE
     e.stream = %(stream)s AND e.version > %(after_version)s AND e.version <= %(until_version)s
     AND (%(event_types)s::text[] IS NULL OR e.type = ANY(%(event_types)s))

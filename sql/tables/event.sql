@@ -1,6 +1,7 @@
 -- The log. Rows are inserted by `append` only and never changed (triggers refuse_*); retention drops whole partitions.
 -- Partitioned by month of recorded_at (`ensure_partitions`); event_default takes what has no month of its own.
--- payload: the exact encoded bytes, the source of truth; `event_json` shows it as jsonb.
+-- payload: the exact encoded bytes, the source of truth, or a reference to them (`large_payload`); `event_full` shows them in
+-- full, `event_json` as jsonb.
 -- metadata: json, not jsonb: an error text may hold U+0000, and what was written must be read back as it was.
 -- recorded_at is part of the key because Postgres wants the partition column in it; (stream, version) alone is unique
 -- by the check on `stream`.

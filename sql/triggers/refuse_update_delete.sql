@@ -2,3 +2,7 @@
 CREATE TRIGGER refuse_update_delete
 BEFORE UPDATE OR DELETE ON event
 FOR EACH ROW EXECUTE FUNCTION refuse_change();
+
+CREATE TRIGGER refuse_update_delete
+BEFORE UPDATE OR DELETE ON large_payload
+FOR EACH ROW EXECUTE FUNCTION refuse_change();

@@ -4,4 +4,4 @@ SELECT
     e.stream, e.version, e.position, e.recorded_at, e.type, e.delivery, e.call, e.sender, e.recipient, e.topic,
     e.message_id, e.message_type, e.outcome, payload_as_jsonb(e.payload) AS payload, e.metadata,
     e.id, e.cause, e.correlation, e.epoch, e.occurred_at
-FROM event AS e;
+FROM event_full AS e;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import ClassVar
 from uuid import UUID
 
 from autogen_core import TopicId
@@ -25,12 +26,21 @@ class EventIds:
     An id needs to be unique, not secret; drawing 16 random bytes for each event costs more than writing the event.
     """
 
+    _ours: ClassVar[set[int]] = set()
+
     def __init__(self) -> None:
         self._renew()
         os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
-        self._next = int.from_bytes(os.urandom(8), "big") << 64
+        first = int.from_bytes(os.urandom(8), "big")
+        self._ours.add(first)
+        self._next = first << 64
+
+    @classmethod
+    def made_here(cls, event_id: UUID) -> bool:
+        """Whether this process gave an event its id (or one that it was forked from)."""
+        return event_id.int >> 64 in cls._ours
 
     def next(self) -> UUID:
         self._next += 1

@@ -110,6 +110,7 @@ def late_commit(dsn: str, stream: str) -> Generator[psycopg.Connection[Any]]:
                 "topics": ["shop:Late"],
                 "metadata": ["{}"],
                 "states": [b"late"],
+                "payloads": [],
             },
         )
         yield connection

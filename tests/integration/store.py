@@ -105,7 +105,7 @@ async def holding_the_head(dsn: str, stream: str) -> AsyncGenerator[psycopg.Asyn
 
 APPENDING = """
 SELECT pid FROM pg_stat_activity
-WHERE datname = current_database() AND query LIKE '%%FROM append(%%' AND pid <> pg_backend_pid()
+WHERE datname = current_database() AND query LIKE '%%FROM append%%(%%' AND pid <> pg_backend_pid()
 """
 
 

@@ -41,11 +41,21 @@ class Add:
     number: int
 
 
+@dataclass
+class Note:
+    text: str
+
+
 @default_subscription
 class Adder(RoutedAgent):
     def __init__(self) -> None:
         super().__init__("adds")
         self.numbers: list[int] = []
+        self.notes: list[str] = []
+
+    @message_handler
+    async def on_note(self, message: Note, ctx: MessageContext) -> None:
+        self.notes.append(message.text)
 
     @message_handler
     async def on_add(self, message: Add, ctx: MessageContext) -> int:
@@ -71,28 +81,33 @@ async def add(runtime: EventSourcedAgentRuntime, *numbers: int, agent: AgentId =
 
 
 def grow_old(dsn: str, days: int = 40) -> None:
-    """Everything in the log becomes so much older; what was recorded long ago is in the partition of that month."""
+    """Everything in the log becomes so much older; what was recorded long ago is in the partitions of that month."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET search_path TO eventlog")
         connection.execute("SET session_replication_role = replica")
         connection.execute("UPDATE event SET recorded_at = recorded_at - make_interval(days => %s)", (days,))
-        months = connection.execute(
-            "SELECT DISTINCT date_trunc('month', recorded_at, 'UTC') FROM event_default"
-        ).fetchall()
-        for (month,) in months:
-            name = f"event_{month.astimezone(timezone.utc):%Y_%m}"
-            connection.execute(f"CREATE TABLE {name} (LIKE event INCLUDING STORAGE INCLUDING COMPRESSION)")
-            moved = "recorded_at >= %s AND recorded_at < %s::timestamptz + interval '1 month'"
-            connection.execute(
-                f"WITH moved AS (DELETE FROM event_default WHERE {moved} RETURNING *) INSERT INTO {name} SELECT * FROM moved",
-                (month, month),
-            )
-            end = connection.execute("SELECT %s::timestamptz + interval '1 month'", (month,)).fetchone()
-            assert end is not None
-            connection.execute(
-                f"ALTER TABLE event ATTACH PARTITION {name} FOR VALUES FROM ('{month.isoformat()}') TO"
-                f" ('{end[0].isoformat()}')"
-            )
+        connection.execute(
+            "UPDATE large_payload SET month = date_trunc('month', now() - make_interval(days => %s), 'UTC')", (days,)
+        )
+        for table, key in (("event", "recorded_at"), ("large_payload", "month")):
+            months = connection.execute(f"SELECT DISTINCT date_trunc('month', {key}, 'UTC') FROM {table}_default")
+            for (month,) in months.fetchall():
+                into_its_own_partition(connection, table, key, month)
+
+
+def into_its_own_partition(connection: psycopg.Connection[Any], table: str, key: str, month: datetime) -> None:
+    name = f"{table}_{month.astimezone(timezone.utc):%Y_%m}"
+    end = connection.execute("SELECT %s::timestamptz + interval '1 month'", (month,)).fetchone()
+    assert end is not None
+    connection.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING STORAGE INCLUDING COMPRESSION)")
+    connection.execute(
+        f"WITH moved AS (DELETE FROM {table}_default WHERE {key} >= %s AND {key} < %s RETURNING *) "
+        f"INSERT INTO {name} SELECT * FROM moved",
+        (month, end[0]),
+    )
+    connection.execute(
+        f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{month.isoformat()}') TO ('{end[0].isoformat()}')"
+    )
 
 
 async def digest(runtime: EventSourcedAgentRuntime, log: EventLog, agent: AgentId, **point: Any) -> str:
@@ -134,6 +149,27 @@ async def test_a_month_goes_below_a_proven_snapshot_and_what_is_kept_stays_as_it
     async with running(dsn) as (runtime, log):  # another process recovers, and goes on
         assert await runtime.send_message(Add(1), ONE) == sum(range(20)) + 100 + 101 + 102 + 103 + 1
         assert archived(Path(str(dropped.archive)), ONE) == [event.payload for event in old]
+
+
+async def test_large_payloads_go_with_their_month_and_are_archived_in_full(dsn: str, tmp_path: Path) -> None:
+    text = "x" * 20_000
+    async with running(dsn) as (runtime, log):
+        for _ in range(3):
+            await runtime.send_message(Note(text), ONE)
+        await runtime.snapshot(ONE)
+        old = [event.payload async for event in log.read(ONE)]
+        assert sum(len(payload or b"") > 20_000 for payload in old) == 3
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        await runtime.send_message(Note(text), ONE)
+        (part,) = await Retention(log).plan(NOW)
+        assert part.partition.bytes > 20_000
+        (dropped,) = await Retention(log).drop(NOW, archive=JsonLinesArchive(tmp_path))
+        assert archived(Path(str(dropped.archive)), ONE) == old
+        assert (await runtime.view(ONE)).notes == [text] * 4  # type: ignore[attr-defined]
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM eventlog.large_payload").fetchone() == (1,)
+        assert connection.execute(f"SELECT to_regclass('eventlog.{part.partition.payloads}')").fetchone() == (None,)
 
 
 async def test_a_row_that_is_gone_is_told_from_an_agent_that_never_was(dsn: str) -> None:

@@ -189,16 +189,6 @@ async def test_restorations_are_listed_with_the_version_they_went_back_to(dsn: s
         assert await store.reader.restorations("nobody/1") == []
 
 
-async def test_deliveries_without_completion_are_in_flight(dsn: str) -> None:
-    async with open_store(dsn) as store:
-        one, two = await store.claimed("agent/1"), await store.claimed("agent/2")
-        await one.submit(an_event(1), an_event(2), an_event(1, EventType.DELIVERY_COMPLETED))
-        await two.submit(an_event(1), an_event(1, EventType.MESSAGE_SENT, call=1))
-        in_flight = await store.reader.deliveries_in_flight()
-        assert [(event.stream, event.delivery) for event in in_flight] == [("agent/1", 2), ("agent/2", 1)]
-        assert [event.stream for event in await store.reader.deliveries_in_flight("agent/2")] == ["agent/2"]
-
-
 async def test_each_filter_selects_what_it_says(dsn: str) -> None:
     async with open_store(dsn) as store:
         conversation, cause = uuid4(), uuid4()

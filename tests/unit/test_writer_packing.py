@@ -44,7 +44,7 @@ def unpack(element: bytes) -> list[tuple[int, bytes | None]]:
 
 def test_the_fields_have_the_types_of_the_sql_type_in_its_order() -> None:
     declared = re.findall(r"^    (\w+) (\w+)", (SQL / "types" / "event_input.sql").read_text(), re.MULTILINE)
-    packed = unpack(b"".join(Packer().pack("a/1", 3, 7, event(payload=b"1"))))
+    packed = unpack(b"".join(Packer().pack("a/1", 3, 7, event(), b"1")))
     assert [oid for oid, _ in packed] == [OIDS[kind] for _, kind in declared]
 
 
@@ -60,7 +60,7 @@ def test_texts_payload_and_metadata_come_out_as_they_went_in(text: str, payload:
 
     packer = Packer()
     for _ in range(2):  # the second time from memory
-        packed = unpack(b"".join(packer.pack(text, 1, 1, event(sender=text, payload=payload, metadata=metadata))))
+        packed = unpack(b"".join(packer.pack(text, 1, 1, event(sender=text, metadata=metadata), payload)))
         assert packed[6][1] == packed[8][1] == text.encode()
         assert packed[17][1] == payload
         assert json.loads(packed[16][1] or b"") == metadata
@@ -73,7 +73,7 @@ def test_an_array_is_a_header_and_its_elements() -> None:
 def test_memory_for_repeated_texts_is_bounded() -> None:
     packer = Packer()
     for number in range(10_000):
-        packer.pack(f"agent/{number}", 1, 1, event())
+        packer.pack(f"agent/{number}", 1, 1, event(), None)
     assert len(packer._texts) < 5_000  # pyright: ignore[reportPrivateUsage]
 
 
@@ -89,5 +89,5 @@ def test_memory_for_repeated_texts_is_bounded() -> None:
 )
 def test_what_cannot_be_stored_is_refused_by_name(fields: dict[str, Any], path: str) -> None:
     with pytest.raises(NotEncodable) as caught:
-        Packer().pack("agent/1", 1, 1, event(**fields))
+        Packer().pack("agent/1", 1, 1, event(**fields), None)
     assert caught.value.path == path

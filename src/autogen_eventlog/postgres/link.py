@@ -1,4 +1,4 @@
-"""The writer's connection: one prepared statement, whose parameter we pack and whose few result cells we read.
+"""The writer's connection: two prepared statements, whose parameters we pack and whose few result cells we read.
 
 It speaks to libpq through psycopg's own wrapper (`psycopg.pq`), and waits for the answer itself: a cursor, and a watch
 on the socket that is set up for each answer, cost about as much for one small batch as the whole batch costs here.
@@ -19,7 +19,7 @@ from psycopg import generators, pq
 from psycopg.errors import error_from_result
 
 from autogen_eventlog.postgres.alarm import Alarm
-from autogen_eventlog.postgres.packing import array
+from autogen_eventlog.postgres.packing import array, array_of_bytes
 from autogen_eventlog.postgres.session import connect
 from autogen_eventlog.postgres.sql import query
 from autogen_eventlog.postgres.ticket import Ticket
@@ -28,7 +28,7 @@ _INT8 = Struct("!q")
 _POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
 _ZERO = _INT8.pack(0)
 _TRUE = b"\x01"
-_STATEMENT = b"eventlog_append"
+_STATEMENTS = {"append": b"eventlog_append", "append_large": b"eventlog_append_large"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Link:
 
     @classmethod
     async def open(cls, conninfo: str, schema: str) -> Link:
-        """Connects, prepares the statement, and makes sure of partitions and of the position base."""
+        """Connects, prepares the statements, and makes sure of partitions and of the position base."""
         connection = await connect(conninfo, schema)
         try:
             await connection.execute(query("maintain"))
@@ -81,9 +81,10 @@ class Link:
             row = await cursor.fetchone()
             assert row is not None
             link = cls(connection, row[0])
-            connection.pgconn.send_prepare(_STATEMENT, query("append"))
-            results = await connection.wait(generators.execute(connection.pgconn))
-            _check(results, pq.ExecStatus.COMMAND_OK)
+            for name, statement in _STATEMENTS.items():
+                connection.pgconn.send_prepare(statement, query(name))
+                results = await connection.wait(generators.execute(connection.pgconn))
+                _check(results, pq.ExecStatus.COMMAND_OK)
         except BaseException:
             await connection.close()
             raise
@@ -102,14 +103,24 @@ class Link:
         """
         pieces: list[bytes] = []
         events = 0
+        large: dict[bytes, bytes] = {}
         for ticket in batch:
             pieces += ticket.pieces
             events += ticket.events
-        parameter = array(self._element_type, pieces, events)
+            if ticket.large:
+                large.update(ticket.large)
+        parameters = [array(self._element_type, pieces, events)]
+        if large:
+            parameters.append(array_of_bytes(large.values()))
         pgconn = self._connection.pgconn
         self._hangs.set(timeout)
         try:
-            pgconn.send_query_prepared(_STATEMENT, [parameter], [pq.Format.BINARY], pq.Format.BINARY)
+            pgconn.send_query_prepared(
+                _STATEMENTS["append_large" if large else "append"],
+                parameters,
+                [pq.Format.BINARY] * len(parameters),
+                pq.Format.BINARY,
+            )
             if pgconn.flush():  # larger than the socket's buffer
                 self._stop_listening()
                 results = await self._connection.wait(generators.execute(pgconn))

@@ -8,6 +8,7 @@ array is a header and its elements, a composite value a count of fields and for 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
 from json import JSONEncoder
 from struct import Struct
@@ -26,6 +27,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _HEAD = Struct("!iiiiqiiqii16siiqiiqiiq")
 """Length of the element; number of fields; version, epoch, id, occurred_at, delivery, call: type, length, value."""
 _HEAD_SIZE = _HEAD.size - 4
+_LENGTH = Struct("!i")
 _FIELD = Struct("!ii")
 _ARRAY = Struct("!iiIii")
 """Dimensions, has-nulls flag, element type, length, lower bound."""
@@ -48,14 +50,19 @@ class Packer:
     def __init__(self) -> None:
         self._texts: dict[str | None, bytes] = {None: _NULL_TEXT}
 
-    def pack(self, stream: str, epoch: int, version: int, event: EventData) -> tuple[bytes, bytes]:
+    def pack(
+        self, stream: str, epoch: int, version: int, event: EventData, payload: bytes | None
+    ) -> tuple[bytes, bytes]:
         """One element of the array, in two pieces: all but the payload, and the payload.
+
+        Args:
+            payload: The event's own, or a reference to it.
 
         Raises:
             NotEncodable: a text holds U+0000 or a lone surrogate (Postgres refuses both), or the metadata isn't JSON.
         """
         texts = self._texts
-        cause, correlation, message_id, payload = event.cause, event.correlation, event.message_id, event.payload
+        cause, correlation, message_id = event.cause, event.correlation, event.message_id
         try:
             rest = b"".join(
                 (
@@ -75,7 +82,7 @@ class Packer:
             )
         except KeyError:
             self._remember(stream, event)
-            return self.pack(stream, epoch, version, event)
+            return self.pack(stream, epoch, version, event, payload)
         payload = payload or b""
         # fmt: off
         return _HEAD.pack(
@@ -108,6 +115,12 @@ class Packer:
 def array(element_type: int, pieces: list[bytes], elements: int) -> bytes:
     """The parameter: an array of `elements` packed events, whose pieces follow each other in `pieces`."""
     return _ARRAY.pack(1, 0, element_type, elements, 1) + b"".join(pieces)
+
+
+def array_of_bytes(values: Collection[bytes]) -> bytes:
+    """A parameter of type bytea[]."""
+    pieces = [piece for value in values for piece in (_LENGTH.pack(len(value)), value)]
+    return array(_BYTEA, pieces, len(values))
 
 
 def _text(field: str, text: str) -> bytes:

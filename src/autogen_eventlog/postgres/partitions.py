@@ -29,7 +29,12 @@ class Partition:
     ends: datetime
     """Excluded."""
     bytes: int
-    """On disk, indexes included."""
+    """On disk, with indexes and the large payloads of that month."""
+
+    @property
+    def payloads(self) -> str:
+        """The table of the large payloads that its events refer to."""
+        return f"large_payload_{self.name[len('event_') :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +137,10 @@ async def _drop(connection: Connection, partition: Partition, sums: Sums, archiv
     try:
         async with connection.transaction():
             await connection.execute(b"SET LOCAL lock_timeout = '5s'")
-            for name in ("detach_partition", "drop_partition"):
-                if name == "drop_partition":
-                    await _check(connection, partition, sums)
-                statement = sql.SQL(cast(LiteralString, query(name).decode()))
-                await connection.execute(statement.format(partition=sql.Identifier(partition.name)))
+            await connection.execute(_statement("detach_partition", partition=partition.name))
+            await _check(connection, partition, sums)
+            await connection.execute(_statement("drop_partition", partition=partition.name))
+            await connection.execute(_statement("drop_large_payloads", payloads=partition.payloads))
             await fetch(
                 connection,
                 "record_dropped_partition",
@@ -157,6 +161,11 @@ async def _drop(connection: Connection, partition: Partition, sums: Sums, archiv
     except psycopg.errors.InsufficientPrivilege as error:
         remedy = "Do it as the role that owns the schema"
         raise RetentionRefused(partition.name, str(error).strip(), remedy) from None
+
+
+def _statement(name: str, **tables: str) -> sql.Composed:
+    statement = sql.SQL(cast(LiteralString, query(name).decode()))
+    return statement.format(**{placeholder: sql.Identifier(table) for placeholder, table in tables.items()})
 
 
 async def _check(connection: Connection, partition: Partition, sums: Sums) -> None:

@@ -217,11 +217,6 @@ class Reader:
         rows = await self.pool.fetch("delivery_progress", {"causes": list(causes)})
         return [Progress(*row) for row in rows]
 
-    async def deliveries_in_flight(self, stream: str | None = None) -> list[RecordedEvent]:
-        """Deliveries that have no completion, oldest first; abandoned branches included. Reads the whole stream."""
-        rows = await self.pool.fetch("deliveries_in_flight", {"stream": stream}, prepare=False)
-        return [recorded_event(row) for row in rows]
-
     async def _versions(self, stream: str, filter: MessageFilter) -> dict[str, Any]:
         """The filter's bounds in time and position as bounds in version: after_version < version <= until_version."""
         rows = await self.pool.fetch(

@@ -19,6 +19,7 @@ import psycopg
 from autogen_eventlog.errors import AppendFailed, VersionConflict
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.postgres.blocking import BlockingPool, Connection
+from autogen_eventlog.postgres.large import apart
 from autogen_eventlog.postgres.records import recorded_event
 from autogen_eventlog.postgres.sql import query
 
@@ -196,6 +197,7 @@ class _Insertion:
         return versions
 
     def _parameters(self, heads: dict[str, _Head], versions: list[int]) -> dict[str, Any]:
+        states, payloads = apart([event.state for event in self._proposed])
         return {
             "occurred_at": self._occurred_at,
             "type": EventType.EFFECT_RECORDED.value,
@@ -208,7 +210,8 @@ class _Insertion:
                 "{}" if event.version == version else json.dumps({"originator_version": event.version})
                 for event, version in zip(self._proposed, versions, strict=True)
             ],
-            "states": [event.state for event in self._proposed],
+            "states": states,
+            "payloads": payloads,
         }
 
 

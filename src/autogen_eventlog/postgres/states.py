@@ -16,6 +16,7 @@ import psycopg
 
 from autogen_eventlog.errors import AppendFailed, DatabaseUnavailable
 from autogen_eventlog.events import EventType, RecordedEvent
+from autogen_eventlog.postgres.large import apart
 from autogen_eventlog.postgres.pool import Connection, Pool, fetch
 from autogen_eventlog.postgres.records import recorded_event
 from autogen_eventlog.postgres.session import EnsureServer, server_of
@@ -191,6 +192,7 @@ class _Saving:
         return SavedAs(version + 1, self._state.id)
 
     def _parameters(self, epoch: int, version: int) -> dict[str, Any]:
+        states, payloads = apart([self._state.payload])
         return {
             "occurred_at": self._occurred_at,
             "type": EventType.AGENT_STATE_SAVED.value,
@@ -200,5 +202,6 @@ class _Saving:
             "ids": [self._state.id],
             "topics": [self._state.message_type],
             "metadata": [json.dumps(dict(self._state.metadata))],
-            "states": [self._state.payload],
+            "states": states,
+            "payloads": payloads,
         }

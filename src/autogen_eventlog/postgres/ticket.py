@@ -46,6 +46,7 @@ class Ticket:
         "epoch",
         "events",
         "expected_version",
+        "large",
         "last_id",
         "pieces",
         "size",
@@ -70,6 +71,8 @@ class Ticket:
         self.events = events
         self.last_id = last_id
         self.pieces: Sequence[bytes] = ()
+        self.large: Sequence[tuple[bytes, bytes]] = ()
+        """References in the pieces, and the payloads they stand for."""
         self.size = 0
         self._position = 0
         self._recorded_at: datetime | None = None
@@ -118,12 +121,12 @@ class Ticket:
         """Keeps the promise (the writer's side), and leaves it to `wake` to tell. The position is that of the last event."""
         self._position = position
         self._recorded_at = recorded_at
-        self.pieces = ()
+        self.pieces = self.large = ()
 
     def fail(self, error: EventLogError) -> None:
         """Breaks the promise (the writer's side)."""
         self._error = error
-        self.pieces = ()
+        self.pieces = self.large = ()
         self.wake()
 
     def wake(self) -> None:

@@ -17,6 +17,7 @@ from autogen_eventlog.events import EventData
 from autogen_eventlog.postgres.alarm import Alarm
 from autogen_eventlog.postgres.backlog import Backlog
 from autogen_eventlog.postgres.committer import Committer
+from autogen_eventlog.postgres.large import References, is_kept_apart
 from autogen_eventlog.postgres.packing import Packer
 from autogen_eventlog.postgres.session import EnsureServer
 from autogen_eventlog.postgres.ticket import Committed, Ticket
@@ -85,6 +86,7 @@ class Writer:
         self._max_batch_events = max_batch_events
         self._max_batch_bytes = max_batch_bytes
         self._packer = Packer()
+        self._references = References()
         self._backlog = Backlog()
         self._in_flight: list[Ticket] = []
         self._in_flight_bytes = 0
@@ -203,14 +205,20 @@ class Writer:
         """Packs now, on the caller's turn: so the size is known, and the caller may forget the events."""
         pack, stream, epoch, version = self._packer.pack, ticket.stream, ticket.epoch, ticket.expected_version
         pieces: list[bytes] = []
+        large: list[tuple[bytes, bytes]] = []
         try:
             for event in events:
                 version += 1
-                pieces += pack(stream, epoch, version, event)
+                payload = event.payload
+                if payload is not None and is_kept_apart(payload):
+                    large.append((self._references.to(payload), payload))
+                    payload = large[-1][0]
+                pieces += pack(stream, epoch, version, event, payload)
         except NotEncodable as error:
             return error
         ticket.pieces = tuple(pieces)  # what holds no other containers costs the garbage collector nothing
-        ticket.size = size = sum(map(len, pieces)) + len(events) * _OVERHEAD
+        ticket.large = tuple(large)
+        ticket.size = size = sum(map(len, pieces)) + sum(len(one) for _, one in large) + len(events) * _OVERHEAD
         limit = min(self._max_pending_bytes, _LARGEST_APPEND)
         return None if size <= limit else EventTooLarge(stream, size, limit)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import logging
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +20,13 @@ from autogen_core import Agent, AgentId, AgentRuntime
 from autogen_eventlog.effects.finding import find
 from autogen_eventlog.effects.standins import cell_of
 from autogen_eventlog.errors import NotRestorable
-from autogen_eventlog.incarnation.incarnation import Incarnation
+from autogen_eventlog.ids import EventIds
+from autogen_eventlog.incarnation.incarnation import Incarnation, current_delivery
+
+logger = logging.getLogger(__name__)
+
+_TEAMS = "autogen_agentchat.teams."
+"""Where the managers of AgentChat's teams come from; their queue is for who runs the team."""
 
 _NOT_SHARED = (
     str,
@@ -144,11 +151,47 @@ def _empty(queue: asyncio.Queue[Any]) -> asyncio.Queue[Any]:
     return type(queue)(queue.maxsize)
 
 
+class _OfRunsHere:
+    """The queue in which an AgentChat team finds what its run has to say, as the team's manager has it.
+
+    Who ran the team in a process that is gone waits no more. What that run still says as it goes on is in the log; in the
+    queue, the next run here would take it for its own, up to the end that it finds there.
+    """
+
+    def __init__(self, queue: asyncio.Queue[Any], manager: Agent) -> None:
+        self._queue = queue
+        self._manager = manager
+
+    async def put(self, item: Any) -> None:
+        if self._is_awaited(item):
+            await self._queue.put(item)
+
+    def put_nowait(self, item: Any) -> None:
+        if self._is_awaited(item):
+            self._queue.put_nowait(item)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def _is_awaited(self, item: Any) -> bool:
+        delivery = current_delivery()
+        if delivery is None or delivery.correlation is None or EventIds.made_here(delivery.correlation):
+            return True
+        logger.info("%s: a run of an earlier process goes on, and said: %s", self._manager.id, type(item).__name__)
+        return False
+
+
+def _of_runs_here(agent: Agent, queues: dict[str, asyncio.Queue[Any]]) -> dict[str, Any]:
+    if not any(cls.__module__.startswith(_TEAMS) for cls in type(agent).__mro__):
+        return dict(queues)
+    return {name: _OfRunsHere(queue, agent) for name, queue in queues.items()}
+
+
 def _only_when_live(agent: Agent, held: dict[str, Any], incarnation: Incarnation) -> None:
     """Replay fills no queue that others read."""
-    queues = _queues(held)
+    queues = _of_runs_here(agent, _queues(held))
     if incarnation.live:
         vars(agent).update(queues)
     elif queues:
-        vars(agent).update({name: _empty(value) for name, value in queues.items()})
+        vars(agent).update({name: _empty(held[name]) for name in queues})
         incarnation.when_live.append(lambda: vars(agent).update(queues))

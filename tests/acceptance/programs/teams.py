@@ -100,7 +100,8 @@ def magentic(runtime: AgentRuntime, begun: bool) -> MagenticOneGroupChat:
 
 def magentic_killed(runtime: AgentRuntime, begun: bool) -> MagenticOneGroupChat:
     """Is killed in its second round; what remains to be said is how it ends."""
-    client = model(*([ledger(satisfied=True), "the answer"] if begun else PLANNED))
+    ends = [ledger(satisfied=True), "the answer"]
+    client = model(*([*ends, *PLANNED_ANEW[:-1], "the new answer"] if begun else PLANNED))
     return MagenticOneGroupChat([Dawdler("clerk", 2.0)], client, runtime=runtime)
 
 
