@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 from hashlib import sha256
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -15,7 +14,7 @@ from autogen_eventlog import EventLog
 from autogen_eventlog.errors import PayloadCorrupt, VersionConflict
 from autogen_eventlog.postgres.large import LARGE, References, apart
 from autogen_eventlog.postgres.records import MessageFilter
-from tests.integration.store import Store, an_event, check_whole, eventually, fetch, kill_backends, open_store
+from tests.integration.store import Store, an_event, check_whole, fetch, kill_backends, open_store
 
 SMALL = b'"' + b"s" * (LARGE - 3) + b'"'
 PICTURE = b'"' + b"p" * LARGE + b'"'
