@@ -292,6 +292,13 @@ class Blind(Judge):
         return (TextMessage,)
 
 
+class Silent(Blind):
+    """Says nothing that has a type of its own."""
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        return Response(chat_message=TextMessage(content="no verdict", source=self.name))
+
+
 def judges(runtime: AgentRuntime, **more: Any) -> RoundRobinGroupChat:
     agents: list[Any] = [Blind("a", "judges"), AssistantAgent("b", model("no"))]
     settings: dict[str, Any] = {"max_turns": 2, "runtime": runtime, **more}
@@ -321,6 +328,49 @@ async def test_messages_of_unknown_types_are_named_before_anything_is_changed(lo
             await runtime.agent_load_state(manager, state["agent_states"]["RoundRobinGroupChatManager"])
         assert alone.value.agent == str(manager)
         assert (await save_team_state(team), await streams(log)) == before
+
+
+def silent(runtime: AgentRuntime, **more: Any) -> RoundRobinGroupChat:
+    return RoundRobinGroupChat(
+        [Silent("a", "judges"), AssistantAgent("b", model("no"))], max_turns=2, runtime=runtime, **more
+    )
+
+
+async def test_messages_of_unknown_types_are_kept_where_that_is_wanted_and_given_back_whole(log: EventLog) -> None:
+    """A9: the team goes on with them as text, and nothing of them is lost."""
+    state = await structured()
+    thread = state["agent_states"]["RoundRobinGroupChatManager"]["message_thread"]
+    async with started(log) as runtime:
+        team = with_id(TEAM, lambda: silent(runtime))
+        await load_team_state(team, state, unknown_messages="keep")
+        assert await save_team_state(team) == state
+        assert await autogen_state(runtime, AgentId(f"RoundRobinGroupChatManager_{TEAM}", str(TEAM))) == {
+            **state["agent_states"]["RoundRobinGroupChatManager"]
+        }
+    async with started(log) as runtime:  # recovered, by replay
+        team = with_id(TEAM, lambda: silent(runtime))
+        assert await save_team_state(team) == state
+        messages: list[Any] = vars(await runtime.view(AgentId(f"RoundRobinGroupChatManager_{TEAM}", str(TEAM))))[
+            "_message_thread"
+        ]
+        assert (type(messages[1]), messages[1].source) == (TextMessage, thread[1]["source"])
+        assert json.loads(messages[1].content) == {"good": True}
+        await team.run(task="more")
+        gone_on = (await save_team_state(team))["agent_states"]["RoundRobinGroupChatManager"]["message_thread"]
+        assert gone_on[: len(thread)] == thread and len(gone_on) > len(thread)
+        with_types = silent(runtime, custom_message_types=[StructuredMessage[Verdict]])
+        await load_team_state(with_types, await save_team_state(team))
+        view = await runtime.view(AgentId(with_types._group_chat_manager_topic_type, with_types._team_id))
+        assert vars(view)["_message_thread"][1].content == Verdict(good=True)
+
+
+async def test_a_message_that_is_not_whole_is_refused_also_where_unknown_ones_are_kept(log: EventLog) -> None:
+    state = await structured()
+    del state["agent_states"]["RoundRobinGroupChatManager"]["message_thread"][0]["content"]
+    async with started(log) as runtime:
+        team = with_id(TEAM, lambda: judges(runtime))
+        with pytest.raises(InvalidState, match="no TextMessage"):
+            await load_team_state(team, state, unknown_messages="keep")
 
 
 async def test_messages_of_types_that_the_team_is_given_are_loaded_as_they_are(log: EventLog) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import typer
 from autogen_core import AgentId
@@ -39,6 +39,7 @@ class Plan:
     app: str | None
     team: str | None
     participant: str | None
+    keep_unknown: bool
     rename: dict[str, str]
     key_prefix: str
 
@@ -61,8 +62,9 @@ def renames(texts: Iterable[str]) -> dict[str, str]:
 async def bring(settings: Settings, plan: Plan) -> None:
     """Import what the file is."""
     if plan.file.name.endswith(SUFFIX):
-        if plan.agent is not None or plan.team is not None or plan.participant is not None:
-            raise typer.BadParameter("--agent, --team and --participant go with a state; a session names its agents")
+        if plan.agent is not None or plan.team is not None or plan.participant is not None or plan.keep_unknown:
+            options = "--agent, --team, --participant and --keep-unknown"
+            raise typer.BadParameter(f"{options} go with a state; a session names its agents")
         await _session(settings, plan)
     else:
         if plan.rename or plan.key_prefix:
@@ -142,14 +144,15 @@ async def _state(settings: Settings, plan: Plan, state: Mapping[str, Any]) -> No
 async def _into_team(settings: Settings, plan: Plan, built: Built, state: Mapping[str, Any]) -> dict[str, int]:
     async with acting(settings) as log:
         async with registered(log, built.build):
-            await load_team_state(built.team, state, participant=plan.participant)
+            unknown: Literal["refuse", "keep"] = "keep" if plan.keep_unknown else "refuse"
+            await load_team_state(built.team, state, participant=plan.participant, unknown_messages=unknown)
         return await built.known(log)
 
 
 async def _into_agents(settings: Settings, plan: Plan, state: Mapping[str, Any]) -> dict[str, int]:
     if is_team_state(state):
         raise typer.BadParameter("it is the state of a team: name the function that builds it with --team")
-    if plan.app is None or plan.participant is not None:
+    if plan.app is None or plan.participant is not None or plan.keep_unknown:
         raise typer.BadParameter("a state needs --app (and --agent), or --team")
     agents = [plan.agent] if plan.agent is not None else list(state)
     if plan.agent is None and not (state and all("/" in name for name in state)):

@@ -101,6 +101,13 @@ def import_(
     participant: Annotated[
         str | None, typer.Option(metavar="NAME", help="With --team: the state is one agent's, for this participant.")
     ] = None,
+    keep_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--keep-unknown",
+            help="With --team: messages of types that the team does not know are kept as text, not refused.",
+        ),
+    ] = False,
     rename: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,7 +127,9 @@ def import_(
     """
     from autogen_eventlog.cli import importing
 
-    plan = importing.Plan(file, agent, app, team, participant, importing.renames(rename or ()), key_prefix)
+    plan = importing.Plan(
+        file, agent, app, team, participant, keep_unknown, importing.renames(rename or ()), key_prefix
+    )
     asyncio.run(importing.bring(settings_of(ctx), plan))
 
 

@@ -53,6 +53,11 @@ class Trial:
     missing: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Message types that are not known here, by agent."""
 
+    @property
+    def types(self) -> list[str]:
+        """Those of all agents."""
+        return sorted({name for names in self.missing.values() for name in names})
+
     def raise_missing(self) -> None:
         """Say which are missing, of all agents.
 
@@ -60,8 +65,7 @@ class Trial:
             MessageTypesMissing: Some are.
         """
         if self.missing:
-            types = sorted({name for names in self.missing.values() for name in names})
-            raise missing_types(", ".join(self.missing), types)
+            raise missing_types(", ".join(self.missing), self.types)
 
 
 _TRIAL: ContextVar[Trial | None] = ContextVar("trial", default=None)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from autogen_core import AgentId
 
 from autogen_eventlog.errors import EventLogError, InvalidState
 from autogen_eventlog.points import point
 from autogen_eventlog.runtime.in_process import EventSourcedAgentRuntime
-from autogen_eventlog.runtime.plain_states import autogen_form, trial
+from autogen_eventlog.runtime.plain_states import Trial, autogen_form, trial
+from autogen_eventlog.transfer.kept_messages import given_back, kept
 from autogen_eventlog.transfer.message_forms import completed_alone
 from autogen_eventlog.transfer.team_forms import in_todays_form, is_team_state
 
@@ -47,7 +48,9 @@ async def autogen_state(
         NoOwnState: The agent's class has no `save_state` of its own.
         What `runtime.view` raises.
     """
-    return await runtime.recorded_agents.travel.plain(agent, point(at=at, version=version, position=position))
+    return given_back(
+        await runtime.recorded_agents.travel.plain(agent, point(at=at, version=version, position=position))
+    )
 
 
 async def save_team_state(
@@ -64,10 +67,16 @@ async def save_team_state(
         What `runtime.view` raises.
     """
     with autogen_form(point(at=at, position=position)):
-        return _in_autogens_form(team.name, await team.save_state())
+        return given_back(_in_autogens_form(team.name, await team.save_state()))
 
 
-async def load_team_state(team: StateOwner, state: Mapping[str, Any], *, participant: str | None = None) -> None:
+async def load_team_state(
+    team: StateOwner,
+    state: Mapping[str, Any],
+    *,
+    participant: str | None = None,
+    unknown_messages: Literal["refuse", "keep"] = "refuse",
+) -> None:
     """Put a saved state into a team on an `EventSourcedAgentRuntime`: all of it, or nothing.
 
     It goes through `agent_load_state` of each of the team's agents, so it is recorded, and replay does the same. The form of
@@ -78,6 +87,9 @@ async def load_team_state(team: StateOwner, state: Mapping[str, Any], *, partici
         state: What `team.save_state()` gave, on any runtime.
         participant: Load the state of one agent of AgentChat (what `agent.save_state()` gave) into the participant of this
             name; the others stay as they are.
+        unknown_messages: `keep` puts a text message, with the content as JSON, in the place of each message of a type that the
+            team does not know. `save_team_state` and `autogen_state` give those back whole, so loading what they say into
+            a team that knows the types makes them what they were.
 
     Raises:
         InvalidState: It is no state of such a team, or of a form or version that is not known; nothing was changed.
@@ -90,9 +102,11 @@ async def load_team_state(team: StateOwner, state: Mapping[str, Any], *, partici
         todays: Mapping[str, Any] = _of_team(team, state, before)
     else:
         todays = _of_participant(team.name, participant, state, before, await team.save_state())
-    with trial() as tried:
-        await team.load_state(todays)
-    tried.raise_missing()
+    missing = await _missing(team, todays)
+    if unknown_messages == "keep" and missing.missing:
+        todays = kept(todays, missing.types)
+        missing = await _missing(team, todays)
+    missing.raise_missing()
     try:
         await team.load_state(todays)
     except EventLogError:
@@ -101,6 +115,13 @@ async def load_team_state(team: StateOwner, state: Mapping[str, Any], *, partici
         logger.warning("team %s is put back to what it was: a state could not be loaded: %r", team.name, error)
         await team.load_state(before)
         raise
+
+
+async def _missing(team: StateOwner, state: Mapping[str, Any]) -> Trial:
+    """Look at a state, and load nothing."""
+    with trial() as tried:
+        await team.load_state(state)
+    return tried
 
 
 def _of_team(team: StateOwner, state: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
