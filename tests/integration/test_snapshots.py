@@ -27,6 +27,7 @@ from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
 from autogen_eventlog.cli.app import app
 from autogen_eventlog.errors import NotCapturable
 from autogen_eventlog.events import EventType
+from autogen_eventlog.runtime.snapshotting import Snapshotting
 from autogen_eventlog.snapshots import FAILED, PROVEN, TAKEN, SnapshotPolicy, kept
 from autogen_eventlog.state import capture
 from autogen_eventlog.state import difference as state_difference
@@ -287,6 +288,120 @@ async def test_no_snapshot_is_taken_amid_a_delivery(dsn: str) -> None:
                 running_then += event.type is EventType.MESSAGE_DELIVERED
                 running_then -= event.type is EventType.DELIVERY_COMPLETED
             assert running_then == 0
+
+
+class Busy(Hoarder):
+    """Has something to do from the first message to the last: each is in hand when the next one comes."""
+
+    @rpc
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        await asyncio.sleep(0.02)
+        return await super().on_put(message, ctx)
+
+
+async def keep_busy(runtime: EventSourcedAgentRuntime, messages: int) -> None:
+    """Four at a time, out of step, so that one is always under way."""
+
+    async def one(first: int) -> None:
+        await asyncio.sleep(first * 0.005)
+        await put(runtime, *range(first, messages, 4))
+
+    await asyncio.gather(*(one(first) for first in range(4)))
+
+
+async def test_an_agent_that_is_never_at_rest_gets_one_in_a_pause(dsn: str) -> None:
+    policy = SnapshotPolicy(every=40, within=None, proving=1.0, pause=1.0)
+    async with running(dsn, Busy, policy) as runtime:
+        await keep_busy(runtime, 120)
+        await settled(runtime)
+        log = log_of(runtime)
+        events = [event async for event in log.read(ONE)]
+        snapshots = await log.snapshots.list_snapshots(str(ONE))
+        amid = [one for one in snapshots if one.version < events[-1].version]
+        assert amid
+        assert {one.status for one in amid} == {PROVEN}
+        live = capture(await runtime.try_get_underlying_agent_instance(ONE), log.codec).digest
+        view = await runtime.view(ONE)
+        assert capture(view, log.codec).digest == live
+        assert sorted(vars(view)["_seen"]) == list(range(120))
+
+
+class Relay(Hoarder):
+    """Ends with a message only when the next one has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = asyncio.Event()
+
+    @rpc
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        self._next.set()
+        self._next = mine = asyncio.Event()
+        if message.value >= 0:
+            await mine.wait()
+        return Sum(message.value)
+
+
+@pytest.mark.parametrize(("pause", "waited"), [(None, 0), (0.01, 3)])
+async def test_a_pause_that_brings_no_rest_is_made_ever_more_rarely(
+    dsn: str, pause: float | None, waited: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[int] = []
+    take = Snapshotting.take_in_a_pause
+
+    async def counted(self: Snapshotting, incarnation: Any, appender: Any, gate: Any) -> Any:
+        pauses.append(appender.version)
+        return await take(self, incarnation, appender, gate)
+
+    monkeypatch.setattr(Snapshotting, "take_in_a_pause", counted)
+    policy = SnapshotPolicy(every=5, within=None, pause=pause)
+    async with running(dsn, Relay, policy) as runtime:
+        last: asyncio.Future[Any] | None = None
+        for value in [*range(30), -1]:
+            sent = asyncio.ensure_future(runtime.send_message(Put(value), ONE))
+            if last is not None:
+                await last
+            last = sent
+        assert last is not None
+        await last
+        assert len(pauses) == waited
+        taken = await log_of(runtime).snapshots.list_snapshots(str(ONE))
+        assert all(snapshot.version > 60 for snapshot in taken)  # at the end, when it is at rest
+
+
+class Caller(RoutedAgent):
+    """Asks another agent, which asks back, and always has another message in hand."""
+
+    def __init__(self) -> None:
+        super().__init__("asks")
+        self.done = 0
+
+    @rpc
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        if message.value < 0:
+            return Sum(self.done)
+        await asyncio.sleep(0.005)
+        back = await self.send_message(message, AgentId("echo", "one"))
+        self.done += 1
+        return Sum(back.value)
+
+
+class Echo(RoutedAgent):
+    def __init__(self) -> None:
+        super().__init__("asks back")
+
+    @rpc
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        return await self.send_message(Put(-1), ONE)  # type: ignore[no-any-return]
+
+
+async def test_handlers_that_wait_for_a_message_to_their_own_agent_are_not_waited_for_without_end(dsn: str) -> None:
+    policy = SnapshotPolicy(every=4, within=None, proving=1.0, pause=0.05)
+    async with running(dsn, Caller, policy) as runtime:
+        await Echo.register(runtime, "echo", Echo)
+        await keep_busy(runtime, 40)
+        await settled(runtime)
+        assert vars(await runtime.view(ONE))["done"] == 40
 
 
 def test_old_snapshots_become_ever_fewer() -> None:

@@ -71,7 +71,9 @@ class SharedObjects:
             vars(agent).update(self._pristine[agent_id].again(agent_id))
         if incarnation.continues:
             self._given.add(agent_id)
-            _only_when_live(agent, held, incarnation)
+            _only_when_live(agent, _queues(held), incarnation)
+        else:
+            vars(agent).update(_for_readers(agent, {name: vars(agent)[name] for name in _queues(held)}))
 
     def outputs(self, agent: Agent) -> tuple[object, ...]:
         """The queues to others that an instance was given, or those that stand in their place."""
@@ -181,17 +183,19 @@ class _OfRunsHere:
         return False
 
 
-def _of_runs_here(agent: Agent, queues: dict[str, asyncio.Queue[Any]]) -> dict[str, Any]:
+def _for_readers(agent: Agent, queues: dict[str, asyncio.Queue[Any]]) -> dict[str, Any]:
+    """Queues to others, as an agent is to have them."""
     if not any(cls.__module__.startswith(_TEAMS) for cls in type(agent).__mro__):
         return dict(queues)
     return {name: _OfRunsHere(queue, agent) for name, queue in queues.items()}
 
 
-def _only_when_live(agent: Agent, held: dict[str, Any], incarnation: Incarnation) -> None:
+def _only_when_live(agent: Agent, queues: dict[str, asyncio.Queue[Any]], incarnation: Incarnation) -> None:
     """Replay fills no queue that others read."""
-    queues = _of_runs_here(agent, _queues(held))
+    to_readers = _for_readers(agent, queues)
     if incarnation.live:
-        vars(agent).update(queues)
+        vars(agent).update(to_readers)
     elif queues:
-        vars(agent).update({name: _empty(held[name]) for name in queues})
-        incarnation.when_live.append(lambda: vars(agent).update(queues))
+        to_nobody = {name: _empty(queue) for name, queue in queues.items()}
+        vars(agent).update(_for_readers(agent, to_nobody))
+        incarnation.when_live.append(lambda: vars(agent).update(to_readers))

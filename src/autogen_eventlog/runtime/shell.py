@@ -36,7 +36,7 @@ from autogen_eventlog.incarnation.outbox import Outbox
 from autogen_eventlog.incarnation.producer import producer_of
 from autogen_eventlog.lineage import lineage
 from autogen_eventlog.log import EventLog
-from autogen_eventlog.postgres.records import MessageFilter
+from autogen_eventlog.postgres.records import MessageFilter, Snapshot
 from autogen_eventlog.recovery import Progress, Recovered, Recovery
 from autogen_eventlog.replay.machine import Machine
 from autogen_eventlog.runtime.appender import StreamAppender
@@ -246,6 +246,8 @@ class JournaledAgent:
             await incarnation.outbox.left()
         if self._snapshotting.due(incarnation, self._appender):
             self._around.snapshots.begin(self.take_snapshot())
+        elif self._snapshotting.long_due(incarnation, self._appender):
+            self._around.snapshots.begin(self._take_in_a_pause(incarnation))
         else:
             self._around.snapshots.touched(self)
         if completion.error is not None:
@@ -472,7 +474,13 @@ class JournaledAgent:
         if incarnation is None or not self._snapshotting.overdue(appender):
             return
         assert appender is not None
-        snapshot = await self._snapshotting.take(incarnation, appender, self._gate)
+        self._submit(await self._snapshotting.take(incarnation, appender, self._gate))
+
+    async def _take_in_a_pause(self, incarnation: Incarnation) -> None:
+        if incarnation is self.incarnation and self._appender is not None:
+            self._submit(await self._snapshotting.take_in_a_pause(incarnation, self._appender, self._gate))
+
+    def _submit(self, snapshot: Snapshot | None) -> None:
         if snapshot is not None and snapshot.status == TAKEN:
             self._around.snapshots.prover.submit(self, snapshot)
 

@@ -77,6 +77,9 @@ class Snapshotting:
         self._busy_then = 0.0
         self._size = 0
         self._unfit = False
+        self._pauses = False
+        self._in_vain = 0
+        """Pauses since the last one, in which the agent did not come to rest."""
 
     def began(self, recovered: Recovered) -> None:
         """An instance came up: the next snapshot is due so long after what its recovery began from."""
@@ -85,25 +88,46 @@ class Snapshotting:
 
     def due(self, incarnation: Incarnation, appender: StreamAppender | None) -> bool:
         """Whether one is to be taken now: by the policy, of an agent that can, and that is at rest."""
-        policy = self.policy
-        if policy is None or self._unfit or appender is None:
+        return self._is_ripe(incarnation, appender, 1) and can_be_read(incarnation)
+
+    def long_due(self, incarnation: Incarnation, appender: StreamAppender | None) -> bool:
+        """Whether its messages are to wait for once, because it is never at rest."""
+        if self.policy is None or not self.policy.pause or self._pauses:
             return False
-        events = appender.version - self._last
-        by_number = policy.every is not None and events >= policy.every
-        by_time = policy.within is not None and self._seconds(incarnation, events) >= policy.within
-        return (by_number or by_time) and events > 0 and can_be_read(incarnation)
+        return self._is_ripe(incarnation, appender, 2 << self._in_vain)
 
     def overdue(self, appender: StreamAppender | None) -> bool:
         """Whether anything has happened since the last one, for those that are taken at the end, or after a pause."""
         return self.policy is not None and not self._unfit and appender is not None and appender.version > self._last
 
+    async def take_in_a_pause(
+        self, incarnation: Incarnation, appender: StreamAppender, gate: asyncio.Lock
+    ) -> Snapshot | None:
+        """`take`, of an agent that is never at rest: new deliveries wait, within the policy's bound, for those that run."""
+        assert self.policy is not None
+        self._pauses = True
+        try:
+            snapshot = await self.take(incarnation, appender, gate, pause=self.policy.pause)
+        finally:
+            self._pauses = False
+        if snapshot is None:
+            self._in_vain += 1
+        return snapshot
+
     async def take(
-        self, incarnation: Incarnation, appender: StreamAppender, gate: asyncio.Lock, *, wanted: bool = False
+        self,
+        incarnation: Incarnation,
+        appender: StreamAppender,
+        gate: asyncio.Lock,
+        *,
+        wanted: bool = False,
+        pause: float | None = None,
     ) -> Snapshot | None:
         """Take one; new deliveries to this agent wait while its state is read.
 
         Args:
             wanted: Somebody asked for it: what can't be done is raised.
+            pause: Seconds to wait for running deliveries to end.
 
         Returns:
             What was kept, as a candidate; None if the agent was not at rest after all, or can't be read.
@@ -113,6 +137,9 @@ class Snapshotting:
             DatabaseUnavailable: It could not be kept (`wanted`).
         """
         async with gate:
+            running = [delivery.done for delivery in incarnation.deliveries.values()]
+            if running and pause is not None:
+                await asyncio.wait(running, timeout=pause)
             version = appender.version
             if not can_be_read(incarnation):
                 return None
@@ -128,6 +155,7 @@ class Snapshotting:
                 raise
         if state is None:
             return None
+        self._in_vain = 0
         self._busy_then = incarnation.session.busy
         try:
             committed = await incarnation.durable
@@ -162,6 +190,16 @@ class Snapshotting:
             )
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _is_ripe(self, incarnation: Incarnation, appender: StreamAppender | None, times: int) -> bool:
+        """Whether so many times as much has happened since the last one as the policy allows."""
+        policy = self.policy
+        if policy is None or self._unfit or appender is None:
+            return False
+        events = appender.version - self._last
+        by_number = policy.every is not None and events >= policy.every * times
+        by_time = policy.within is not None and self._seconds(incarnation, events) >= policy.within * times
+        return (by_number or by_time) and events > 0
 
     def _seconds(self, incarnation: Incarnation, events: int) -> float:
         """What replaying all since the last one would take."""

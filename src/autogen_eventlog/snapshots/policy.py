@@ -20,6 +20,9 @@ class SnapshotPolicy:
         idle: Seconds without a message after which an agent gets one, if anything has happened to it since its last. None: not
             by this.
         at_stop: Whether agents get one as the runtime is stopped.
+        pause: Seconds that new messages may wait for an agent's running handlers to end, where one was so busy that twice what
+            makes a snapshot due went by without its being at rest. If they don't end, it is tried again after twice as
+            much. None: its messages never wait, and it gets one when it happens to be at rest.
         kind: How the state is taken. `captured`: all attributes, without the agent's doing. `save_state`: by the agent's own
             `save_state` and `load_state`, where its class has them. `either`: captured, or by `save_state` where that can't be.
         keep: So many of the newest snapshots are kept, and of older ones ever fewer, for time travel.
@@ -33,12 +36,13 @@ class SnapshotPolicy:
     every: int | None = None
     idle: float | None = None
     at_stop: bool = False
+    pause: float | None = 0.25
     kind: Kind = "either"
     keep: int = 3
     proving: float = 0.1
 
     def __post_init__(self) -> None:
-        for name, least in (("within", 0.0), ("every", 1), ("idle", 0.0)):
+        for name, least in (("within", 0.0), ("every", 1), ("idle", 0.0), ("pause", 0.0)):
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise ValueError(f"{name} is {value!r}; give {least} or more, or None")
