@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +24,8 @@ from benchmarks.sizes import Sizes
 
 _MEGABYTE = 1_000_000
 _LINEAR = 1.15
+_NOISE = random.Random(1).randbytes(50_000).hex()
+"""A text that can't be made much smaller."""
 
 
 @dataclass
@@ -83,7 +86,7 @@ def run(dsn: str, sizes: Sizes) -> Report:
             ),
             Table("An agent at rest; another process's work goes on in the loop.", ("", ""), beside),
             Table(
-                "A log on disk: the event table with its indexes, and the snapshots.",
+                "A log on disk: the event table with its indexes, the large payloads and the snapshots.",
                 ("", "messages", "bytes of payload", "bytes of the log", "log ÷ payload", "bytes an event"),
                 storage,
             ),
@@ -171,27 +174,31 @@ async def _storage(place: Place, sizes: Sizes) -> tuple[list[Sequence[Cell]], fl
         place, "a growing state, a snapshot each 100 messages", "a note " * 10, sizes.storage_messages, policy
     )
     whole = await _stored(place, "twice as many", "a note " * 10, 2 * sizes.storage_messages, policy)
+    rows.append(await _stored(place, "one message of 100 kB, each time to an agent of its own", _NOISE, 50, None, 50))
     return [*rows, half, whole], float(whole[3]) / float(half[3]) / 2  # type: ignore[arg-type]
 
 
-async def _stored(place: Place, name: str, text: str, messages: int, policy: SnapshotPolicy | None) -> Sequence[Cell]:
+async def _stored(
+    place: Place, name: str, text: str, messages: int, policy: SnapshotPolicy | None, agents: int = 1
+) -> Sequence[Cell]:
     place.recreate()
     async with place.log() as log, place.connection() as connection:
         runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log, snapshots=policy)])
         await Keeper.register(runtime, "keeper", Keeper)
         runtime.start()
-        agent = AgentId("keeper", uuid4().hex[:8])
+        keepers = [AgentId("keeper", uuid4().hex[:8]) for _ in range(agents)]
         for begun in range(0, messages, 50):
-            await asyncio.gather(*(runtime.send_message(Page(text), agent) for _ in range(min(50, messages - begun))))
+            wave = range(begun, min(begun + 50, messages))
+            await asyncio.gather(*(runtime.send_message(Page(text), keepers[n % agents]) for n in wave))
         await runtime.recorded_agents.snapshots.settled()
         await runtime.stop_when_idle()
-        payload = await value(connection, "SELECT sum(length(payload)) FROM event")
+        payload = await value(connection, "SELECT sum(length(payload)) FROM event_full")
         events = await value(connection, "SELECT count(*) FROM event")
         await connection.execute(b"VACUUM FULL")
         taken = await value(
             connection,
             "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class AS c WHERE c.relkind = 'r'"
             " AND c.relnamespace = quote_ident(current_schema())::regnamespace"
-            " AND (c.relname LIKE 'event%' OR c.relname = 'snapshot')",
+            " AND (c.relname LIKE 'event%' OR c.relname LIKE 'large_payload%' OR c.relname = 'snapshot')",
         )
     return [name, messages, int(payload), int(taken), float(taken) / float(payload), float(taken) / float(events)]

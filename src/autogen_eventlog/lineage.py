@@ -31,6 +31,11 @@ class Segment:
     after_version: int
     until_version: int
 
+    @property
+    def size(self) -> int:
+        """How many events it has."""
+        return self.until_version - self.after_version
+
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
@@ -56,12 +61,12 @@ class Lineage:
 
     def size_after(self, stream: str, version: int) -> int:
         """How many events follow the given version."""
-        return sum(segment.until_version - segment.after_version for segment in self.after(stream, version))
+        return sum(segment.size for segment in self.after(stream, version))
 
     @property
     def size(self) -> int:
         """How many events it has."""
-        return sum(segment.until_version - segment.after_version for segment in self.segments)
+        return sum(segment.size for segment in self.segments)
 
     def holds(self, stream: str, version: int) -> bool:
         """Whether a version of a stream is in this past."""

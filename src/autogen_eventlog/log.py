@@ -52,9 +52,8 @@ class EventLog:
         self.schema = schema
         self.types = TypeRegistry()
         """The classes that stored data may become (G10). Agents' message types are registered by themselves."""
-        self.types.register(
-            FieldDifference, CodeComparison
-        )  # in our own errors, which one agent raises and another records
+        # In our own errors, which one agent raises and another records.
+        self.types.register(FieldDifference, CodeComparison)
         self.codec = Codec(self.types)
         store: dict[str, Any] = {"unavailable_after": unavailable_after, "ensure_server": ensure_server}
         self.reader = Reader(dsn, schema, **store)

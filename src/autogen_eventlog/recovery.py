@@ -63,6 +63,16 @@ class Recovered:
     """Whether all of it was followed tick by tick; else a part, recorded by other code, by order."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a replay goes: what `Recovery.along` says of each."""
+
+    continues: bool
+    prepare: Callable[[Incarnation], None]
+    on_progress: Progress | None
+    pace: Callable[[], Awaitable[None]] | None
+
+
 class Recovery:
     """Brings instances of one agent to a version of its past."""
 
@@ -162,7 +172,7 @@ class Recovery:
         Raises:
             What `to` raises.
         """
-        run = partial(self._replay, past, snapshot, continues, prepare, on_progress, pace)
+        run = partial(self._replay, past, snapshot, _Way(continues, prepare, on_progress, pace))
         try:
             return await run(None, differing)
         except Divergence as divergence:
@@ -187,10 +197,7 @@ class Recovery:
         self,
         past: Past,
         snapshot: Snapshot | None,
-        continues: bool,
-        prepare: Callable[[Incarnation], None],
-        on_progress: Progress | None,
-        pace: Callable[[], Awaitable[None]] | None,
+        way: _Way,
         by_order: Callable[[dict[str, Any]], bool] | None,
         differing: list[Divergence] | None,
     ) -> Recovered:
@@ -200,15 +207,15 @@ class Recovery:
 
         machine = Machine(by_order=by_order, on_difference=None if differing is None else note, today=self._today)
         activation = None if snapshot is not None and MADE in snapshot.metadata else await past.first_activation()
-        incarnation = await self._incarnate(machine, activation, snapshot, continues=continues)
+        incarnation = await self._incarnate(machine, activation, snapshot, continues=way.continues)
         after: Place | None = None
         try:
             if snapshot is not None:
                 await self._load(incarnation, machine, snapshot)
                 after = (snapshot.stream, snapshot.version)
-            prepare(incarnation)
-            read = await self._follow(incarnation, machine, past, after, snapshot, on_progress, pace)
-            if not continues:
+            way.prepare(incarnation)
+            read = await self._follow(incarnation, machine, past, after, snapshot, way)
+            if not way.continues:
                 await self._stand(incarnation, machine, past)
         except BaseException:
             incarnation.end()
@@ -240,8 +247,7 @@ class Recovery:
         past: Past,
         after: Place | None,
         snapshot: Snapshot | None,
-        on_progress: Progress | None,
-        pace: Callable[[], Awaitable[None]] | None,
+        way: _Way,
     ) -> int:
         total = past.lineage.size if after is None else past.lineage.size_after(*after)
         if after is not None:  # the producer of the events that follow a snapshot is named before it
@@ -253,12 +259,12 @@ class Recovery:
         seen = _Seen()
 
         def report(read: int) -> None:
-            if on_progress is not None:
-                on_progress(read, total)
+            if way.on_progress is not None:
+                way.on_progress(read, total)
 
         try:
             with MessageHandlerContext.populate_context(self._id):
-                await follow(incarnation, machine, seen.watch(past.events(after)), report, pace)
+                await follow(incarnation, machine, seen.watch(past.events(after)), report, way.pace)
         except Mismatch as mismatch:
             raise self._explain(mismatch, machine, past) from None
         return seen.events

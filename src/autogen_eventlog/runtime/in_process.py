@@ -484,9 +484,9 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         """Deliver, in order and once, what was accepted and not delivered (`log.audit.undelivered`).
 
         What processes that died had accepted is delivered as a runtime starts, unless its handler says `resume=False`. What
-        waited when a runtime was stopped is not: who sent it was told. Publications
-        go to today's subscribers that have not had them; calls between agents are asked again by their callers, which
-        come up for it. Intervention handlers see each message again.
+        waited when a runtime was stopped is not: who sent it was told. Publications go to today's subscribers that have not
+        had them; calls between agents are asked again by their callers, which come up for it. Intervention handlers see
+        each message again.
 
         Args:
             since: Only what was recorded at or after this zone-aware time.

@@ -31,7 +31,7 @@ from autogen_eventlog.postgres.records import Snapshot, StreamHead
 from autogen_eventlog.recovery import Recovered
 from autogen_eventlog.replay.follow import SLICE_SECONDS
 from autogen_eventlog.runtime.snapshotting import Maker
-from autogen_eventlog.snapshots import FAILED, MADE, PRODUCER, PROVEN, TAKEN, clock_of, kept, put
+from autogen_eventlog.snapshots import FAILED, PRODUCER, PROVEN, TAKEN, clock_of, kept, put, standing_of
 from autogen_eventlog.snapshots.captured import DIGEST, facts_of
 from autogen_eventlog.snapshots.captured import KIND as CAPTURED
 from autogen_eventlog.state import capture, difference
@@ -139,10 +139,9 @@ class Prover:
             code_hash=code_hash(type(found.agent)),
             payload=state.data,
             metadata={
-                **clock_of(found),
-                **facts_of(state),
-                MADE: found.construction.readings,
+                **standing_of(found),
                 **({} if last is None else {PRODUCER: last.producer}),
+                **facts_of(state),
             },
             status=TAKEN,
         )

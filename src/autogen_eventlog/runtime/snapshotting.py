@@ -17,14 +17,13 @@ from autogen_eventlog.postgres.records import Snapshot
 from autogen_eventlog.recovery import Recovered, Recovery
 from autogen_eventlog.runtime.appender import StreamAppender
 from autogen_eventlog.snapshots import (
-    MADE,
     PRODUCER,
     PROVEN,
     TAKEN,
     SnapshotPolicy,
-    clock_of,
     differences,
     has_own_state,
+    standing_of,
 )
 from autogen_eventlog.snapshots.captured import KIND as CAPTURED
 from autogen_eventlog.snapshots.captured import facts_of
@@ -148,8 +147,7 @@ class Snapshotting:
             assert agent is not None
             try:
                 state = await self._read(agent, wanted)
-                clock = clock_of(incarnation)
-                made = incarnation.construction.readings
+                standing = standing_of(incarnation)
             except NotCapturable:
                 self._last = before
                 raise
@@ -161,7 +159,6 @@ class Snapshotting:
             committed = await incarnation.durable
             last = await (await self._maker.recovery.past(version)).last_activation()
             producer = {} if last is None else {PRODUCER: last.producer}
-            metadata = {**clock, MADE: made, **producer}
             snapshot = Snapshot(
                 stream=self._stream,
                 version=version,
@@ -170,7 +167,7 @@ class Snapshotting:
                 kind=state.kind,
                 code_hash=code_hash(type(agent)),
                 payload=state.payload,
-                metadata={**metadata, **state.facts},
+                metadata={**standing, **producer, **state.facts},
                 status=state.status,
             )
             await self._log.snapshots.put_snapshot(snapshot)

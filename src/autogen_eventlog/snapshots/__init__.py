@@ -4,7 +4,7 @@
 `status` what is known of one, `clock` what it says beside the state. None is believed before it is proven.
 """
 
-from autogen_eventlog.snapshots.clock import MADE, PRODUCER, clock_of, set_clock
+from autogen_eventlog.snapshots.clock import MADE, PRODUCER, clock_of, set_clock, standing_of
 from autogen_eventlog.snapshots.comparison import differences
 from autogen_eventlog.snapshots.cooperative import KIND, has_own_state
 from autogen_eventlog.snapshots.policy import SnapshotPolicy, kept
@@ -24,5 +24,6 @@ __all__ = [
     "kept",
     "put",
     "set_clock",
+    "standing_of",
     "usable",
 ]

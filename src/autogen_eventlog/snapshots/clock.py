@@ -26,6 +26,11 @@ def clock_of(incarnation: Incarnation) -> dict[str, Any]:
     }
 
 
+def standing_of(incarnation: Incarnation) -> dict[str, Any]:
+    """What a snapshot's metadata say of an instance beside its state."""
+    return {**clock_of(incarnation), MADE: incarnation.construction.readings}
+
+
 def set_clock(incarnation: Incarnation, machine: Machine, snapshot: Snapshot) -> None:
     """Set a fresh incarnation's clock to the snapshot's.
 
