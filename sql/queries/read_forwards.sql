@@ -1,9 +1,19 @@
--- A page of one stream, forwards: after_version < version <= until_version, at most `limit` events. Index: event_pkey.
+-- A page of one stream, forwards: after_version < version <= until_version, at most `limit` events, and none once
+-- those before it have `bytes` of payload. Index: event_pkey.
 SELECT
     e.stream, e.version, e.position, e.epoch, e.recorded_at, e.id, e.type, e.occurred_at, e.delivery, e.call,
     e.sender, e.recipient, e.topic, e.message_id, e.message_type, e.payload, e.outcome, e.cause, e.correlation,
     e.metadata
-FROM event_full AS e
-WHERE e.stream = %(stream)s AND e.version > %(after_version)s AND e.version <= %(until_version)s
+FROM (
+    SELECT
+        f.*,
+        sum(octet_length(f.payload)) OVER (
+            ORDER BY f.version ASC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS bytes_before
+    FROM event_full AS f
+    WHERE f.stream = %(stream)s AND f.version > %(after_version)s AND f.version <= %(until_version)s
+    ORDER BY f.version ASC
+    LIMIT %(limit)s
+) AS e
+WHERE coalesce(e.bytes_before, 0) < %(bytes)s
 ORDER BY e.version ASC
-LIMIT %(limit)s

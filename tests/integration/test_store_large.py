@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Any
 
 import psycopg
 import pytest
@@ -123,6 +124,27 @@ async def test_a_killed_backend_loses_and_doubles_none(dsn: str) -> None:
         stored = await store.stored("agent/1")
         check_whole(stored, agent.submitted)
         assert [event.payload for event in stored] == [event.payload for event in agent.submitted]
+
+
+async def test_pages_of_large_payloads_are_bounded_by_their_bytes(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_store(dsn) as store:
+        agent, pages = await store.claimed("agent/1"), list[int]()
+        for number in range(10):
+            tickets = [agent.submit(an_event(payload=bytes([65 + number]) * 1_000_000)) for _ in range(5)]
+            await asyncio.gather(*tickets)
+        fetch = store.reader.pool.fetch
+
+        async def counted(*arguments: Any, **more: Any) -> Any:
+            rows = await fetch(*arguments, **more)
+            pages.append(len(rows))
+            return rows
+
+        monkeypatch.setattr(store.reader.pool, "fetch", counted)
+        check_whole(await store.stored("agent/1"), agent.submitted)
+        assert pages == [16, 16, 16, 2]
+        backwards = [event.version async for event in store.reader.read("agent/1", backwards=True)]
+        assert backwards == list(range(50, 0, -1))
+        assert [event.version async for event in store.reader.tail(follow=False)] == list(range(1, 51))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing_extensions import LiteralString
 from autogen_eventlog.errors import RetentionRefused
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.pool import Connection, Pool, fetch
-from autogen_eventlog.postgres.records import recorded_event
+from autogen_eventlog.postgres.records import PAGE_BYTES, is_full, recorded_event
 from autogen_eventlog.postgres.sql import query
 
 _PAGE = 1000
@@ -105,11 +105,11 @@ class Partitions:
         """All events in one, in global order."""
         after = 0
         while True:
-            parameters = {**_span(partition), "after": after, "limit": _PAGE}
+            parameters = {**_span(partition), "after": after, "limit": _PAGE, "bytes": PAGE_BYTES}
             rows = await self._pool.fetch("partition_events", parameters, prepare=False)
             for row in rows:
                 yield recorded_event(row)
-            if len(rows) < _PAGE:
+            if not is_full(rows, _PAGE):
                 return
             after = rows[-1][2]
 

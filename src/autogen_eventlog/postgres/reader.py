@@ -12,7 +12,7 @@ from uuid import UUID
 from autogen_eventlog.errors import InvalidPoint
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.pool import Pool
-from autogen_eventlog.postgres.records import MessageFilter, Progress, StreamHead, recorded_event
+from autogen_eventlog.postgres.records import PAGE_BYTES, MessageFilter, Progress, StreamHead, is_full, recorded_event
 from autogen_eventlog.postgres.session import EnsureServer
 
 _LARGEST = 2**63 - 1
@@ -74,20 +74,19 @@ class Reader:
     ) -> AsyncGenerator[RecordedEvent, None]:
         """A stream's events with after_version < version <= until_version and position <= until_position, in order.
 
-        Holds one page of `batch` events in memory and no connection between pages. Without bounds, events appended
-        while it reads are read too.
+        Holds one page of `batch` events in memory, or of fewer that are large, and no connection between pages. Without
+        bounds, events appended while it reads are read too.
         """
         low, high = after_version, _LARGEST if until_version is None else until_version
         if until_position is not None:
             high = min(high, await self.version_at(stream, position=until_position))
         name = "read_backwards" if backwards else "read_forwards"
         while low < high:
-            page = await self.pool.fetch(
-                name, {"stream": stream, "after_version": low, "until_version": high, "limit": batch}
-            )
+            bounds = {"after_version": low, "until_version": high, "limit": batch, "bytes": PAGE_BYTES}
+            page = await self.pool.fetch(name, {"stream": stream, **bounds})
             for row in page:
                 yield recorded_event(row)
-            if len(page) < batch:
+            if not is_full(page, batch):
                 return
             if backwards:
                 high = page[-1][1] - 1
@@ -180,11 +179,12 @@ class Reader:
         until = _LARGEST if follow else await self.settle(30.0)
         delay = _SHORTEST_POLL
         while True:
-            page = await self.pool.fetch("tail", {"after": after_position, "until": until, "limit": batch})
+            bounds = {"after": after_position, "until": until, "limit": batch, "bytes": PAGE_BYTES}
+            page = await self.pool.fetch("tail", bounds)
             for row in page:
                 after_position = row[2]
                 yield recorded_event(row)
-            if len(page) == batch:
+            if is_full(page, batch):
                 continue
             if not follow:
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from autogen_eventlog.errors import PayloadCorrupt
@@ -131,6 +131,15 @@ EVENT_COLUMNS = (
     "metadata",
 )  # fmt: skip
 """Order in which every query selects the columns of an event (a test compares)."""
+
+
+PAGE_BYTES: Final = 16_000_000
+"""Bytes of payload after which a page of events ends, so that memory is bounded whatever was recorded."""
+
+
+def is_full(page: Sequence[Sequence[Any]], limit: int) -> bool:
+    """Whether more may follow a page of events that was bounded by `limit` and PAGE_BYTES."""
+    return len(page) >= limit or sum(len(row[15] or b"") for row in page) >= PAGE_BYTES
 
 
 def recorded_event(row: Sequence[Any]) -> RecordedEvent:

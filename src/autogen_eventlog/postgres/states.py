@@ -103,7 +103,7 @@ class States:
 
     async def last(self, stream: str) -> RecordedEvent | None:
         """The event that holds the state; None: none was ever saved."""
-        bounds = {"stream": stream, "after_version": 0, "until_version": _LARGEST, "limit": 1}
+        bounds = {"stream": stream, "after_version": 0, "until_version": _LARGEST, "limit": 1, "bytes": 1}
         rows = await self._within_bound(self._pool.fetch("read_backwards", bounds))
         return recorded_event(rows[0]) if rows else None
 
