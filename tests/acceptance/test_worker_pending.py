@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from autogen_core import AgentId, try_get_known_serializers_for_type
+from autogen_core import AgentId, CancellationToken, try_get_known_serializers_for_type
 
 from autogen_eventlog import EventLog, EventSourcedGrpcWorkerAgentRuntime
 from autogen_eventlog.errors import EffectOutcomeUnknown, Undeliverable
-from autogen_eventlog.events import EventType
+from autogen_eventlog.events import EventType, Outcome
 
 from .asking import until
 from .programs.human import PERSON, Answer, Asker, Person, Question, Reader, Wish
@@ -198,3 +199,36 @@ async def test_a_subscriber_that_comes_after_the_publisher_was_restored_still_he
     await until(heard, "the reader hears of it", timeout=30)
     seen = await scene.runtime.view(READER, factory=Reader, type=Reader)
     assert seen.read == ["yes"]
+
+
+@pytest.mark.parametrize("dies", ["before", "after"])
+async def test_a_call_that_is_given_up_as_its_worker_dies_is_cancelled_where_its_handler_goes_on(
+    scene: Scene, dies: str
+) -> None:
+    """That a caller waits no more travels in memory; nobody is to run on for it in another process."""
+    first = await scene.worker("person")
+    token = CancellationToken()
+    call = asyncio.create_task(scene.runtime.send_message(Question(1), PERSON, cancellation_token=token))
+    await scene.asked(1)
+    if dies == "before":
+        await first.kill()
+        token.cancel()
+    else:
+        first.signal(signal.SIGSTOP)
+        token.cancel()
+        await first.kill()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await scene.worker("person")
+
+    async def ended() -> bool:
+        return not await scene.log.audit.in_flight(agent=PERSON)
+
+    await until(ended, "the handler has ended")
+    events = [event async for event in scene.log.read(PERSON)]
+    assert [event.outcome for event in events if event.type is EventType.DELIVERY_COMPLETED] == [Outcome.CANCELLED]
+    assert await scene.delivered(PERSON) == 1
+    later = asyncio.create_task(scene.runtime.send_message(Question(2), PERSON))
+    await scene.asked(2)
+    scene.answer(2, "yes")
+    assert await asyncio.wait_for(later, 30) == Answer(2, "yes")

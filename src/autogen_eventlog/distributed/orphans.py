@@ -18,6 +18,7 @@ from autogen_core import AgentId
 from autogen_eventlog.distributed.traffic import Traffic
 from autogen_eventlog.errors import EventLogError
 from autogen_eventlog.runtime.agents import RecordedAgents
+from autogen_eventlog.runtime.given_up import cancel_given_up
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,9 @@ class Orphans:
         async def one(stream: str) -> None:
             async with some:
                 try:
-                    await self._agents.shell_for(AgentId.from_str(stream)).live()
+                    agent = AgentId.from_str(stream)
+                    await self._agents.shell_for(agent).live()
+                    await cancel_given_up(self._agents, await self._log.audit.in_flight(agent=agent))
                     logger.info("%s was left in the middle of a handler, which goes on here", stream)
                 except Exception as error:  # its factory's own too; the next message for it says so to its sender
                     logger.warning("%s was left in the middle of a handler and can't go on here: %s", stream, error)

@@ -28,7 +28,7 @@ from autogen_eventlog.distributed.envelopes import (
 )
 from autogen_eventlog.distributed.screening import Screening
 from autogen_eventlog.distributed.wire import Wire
-from autogen_eventlog.errors import AppendRefused, MessageTooLarge, StreamOwned
+from autogen_eventlog.errors import AppendRefused, EventLogError, MessageTooLarge, StreamOwned
 from autogen_eventlog.lineage import lineage
 from autogen_eventlog.runtime.agents import RecordedAgents
 from autogen_eventlog.runtime.identity import Identity, TracedId
@@ -42,6 +42,7 @@ TAKEN = "taken"
 HELD = "held"
 """It is in hand here already."""
 CANCEL = "cancel:"
+HEARD = "heard"
 _OWNED_PAUSE_SECONDS = 0.25
 
 
@@ -98,10 +99,17 @@ class Receiving:
         self._spawn(self._request_again(request, arrived, recipient, respond_to))
         return StringValue(value=TAKEN)
 
-    def cancel(self, text: str) -> None:
-        """A caller no longer waits (T11)."""
-        cause, _, recipient = text.removeprefix(CANCEL).partition(" ")
-        self._arrivals.cancel(UUID(cause), AgentId.from_str(recipient))
+    async def given_up(self, text: str) -> StringValue | None:
+        """A caller no longer waits (T11): that it was heard, once the log has it; None if that is not certain."""
+        words, _, recipient = text.removeprefix(CANCEL).partition(" ")
+        cause, agent = UUID(words), AgentId.from_str(recipient)
+        self._arrivals.cancel(cause, agent)
+        try:
+            await self._once_ours(lambda: self._agents.shell_for(agent).cancel_caused_by(cause))
+        except EventLogError as error:
+            logger.info("%s: that its caller has given up message %s is not in the log: %s", agent, cause, error)
+            return None
+        return StringValue(value=HEARD)
 
     def abandon(self, cut: int) -> None:
         """Agents are about to be brought back to a cut: for a while, what they sent since may arrive still."""

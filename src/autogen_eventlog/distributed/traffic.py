@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 from uuid import uuid4
+from weakref import WeakSet
 
 from autogen_core import (
     AgentId,
@@ -48,6 +49,8 @@ from autogen_eventlog.runtime.shell import recorded_completion
 logger = logging.getLogger(__name__)
 
 _ASK_AGAIN_SECONDS = 2.0
+_TIMES_SAID = 15
+"""How often a worker says that a call was given up, where no worker answers that: a minute."""
 
 
 class Traffic:
@@ -84,6 +87,8 @@ class Traffic:
         self._outstanding: Outstanding | None = None
         self._calls: dict[str, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._saying: WeakSet[asyncio.Task[Any]] = WeakSet()
+        """That calls were given up."""
 
     def attach(self, agents: RecordedAgents, receiving: Receiving) -> None:
         """Say whose messages these are, and who takes what comes for them."""
@@ -126,7 +131,10 @@ class Traffic:
         for future in list(self._calls.values()):
             if not future.done():
                 future.set_exception(Undeliverable("a call", 0.0, "the runtime was stopped"))
-        return await self.outstanding.stop(timeout)
+        left = await self.outstanding.stop(timeout)
+        for task in self._saying:
+            task.cancel()
+        return left
 
     # -- out: what comes from outside any agent -------------------------------------------------------------------
 
@@ -240,7 +248,7 @@ class Traffic:
                     self.outstanding.look_now()
             reply = await answer
         except asyncio.CancelledError:
-            self._spawn_cancel(origin, recipient)
+            self._saying.add(self._spawn(self._say_given_up(origin, recipient)))
             raise
         finally:
             self._calls.pop(request_id, None)
@@ -283,10 +291,13 @@ class Traffic:
             message_id=TracedId(origin.message_id, identity),
         )
 
-    def _spawn_cancel(self, origin: Origin, recipient: AgentId) -> None:
-        self._spawn(
-            self._control.tell(to_agent(recipient), StringValue(value=CANCEL + f"{origin.cause.hex} {recipient}"))
-        )
+    async def _say_given_up(self, origin: Origin, recipient: AgentId) -> None:
+        """Until it is in the log: the worker that had the call may be gone, and its handler about to go on elsewhere."""
+        said = StringValue(value=CANCEL + f"{origin.cause.hex} {recipient}")
+        for _ in range(_TIMES_SAID):
+            if await self._control.ask(to_agent(recipient), said, timeout=_ASK_AGAIN_SECONDS) is not None:
+                return
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)  # what can't be sent at all is not waited for above
 
     # -- out: what did not arrive ---------------------------------------------------------------------------------
 
@@ -382,10 +393,11 @@ class Traffic:
         else:
             future.set_result(reply)
 
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
+    def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 def _now() -> datetime:

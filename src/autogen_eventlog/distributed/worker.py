@@ -290,8 +290,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
             return None
         said = unpacked(request, StringValue)
         if said is not None and said.value.startswith(CANCEL):
-            self._receiving.cancel(said.value)
-            return None
+            return await self._receiving.given_up(said.value)
         return await self._states.answer(request, self._connected().check)
 
     # -- agents ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
+from uuid import UUID
 
 from autogen_core import Agent, AgentId, AgentMetadata, AgentRuntime, CancellationToken, MessageContext
 
@@ -289,6 +290,24 @@ class JournaledAgent:
                 running = incarnation.deliveries.get(event.version)
                 return running or await self._ended_delivery(incarnation, event)
         return None
+
+    async def cancel_caused_by(self, cause: UUID) -> None:
+        """Cancel, by its token, the handler run that a message led to, if it runs; return once the log has that.
+
+        Raises:
+            What `live` raises; nothing was cancelled.
+            DatabaseUnavailable: Whether the log has it is not known.
+        """
+        if self.incarnation is not None:
+            await self.incarnation.durable
+        arrived = MessageFilter(stream=self.stream, cause=cause, event_types=(EventType.MESSAGE_DELIVERED,), limit=1)
+        if not await self._log.reader.messages(arrived):
+            return
+        incarnation = await self.live()
+        delivery = await self._join(incarnation, Identity(cause))
+        if delivery is not None and not delivery.done.done():
+            incarnation.cancel(delivery, by="token")
+        await incarnation.durable
 
     async def _ended_delivery(self, incarnation: Incarnation, delivered: RecordedEvent) -> Delivery:
         """A delivery from the log, with the outcome that it had in the agent's past.

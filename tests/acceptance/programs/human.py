@@ -63,7 +63,9 @@ class Person(RoutedAgent):
 
     @rpc
     async def on_question(self, message: Question, ctx: MessageContext) -> Answer:
-        self.answers.append(await ask(Person.directory, message.number))
+        asking = asyncio.ensure_future(ask(Person.directory, message.number))
+        ctx.cancellation_token.link_future(asking)
+        self.answers.append(await asking)
         return Answer(message.number, self.answers[-1])
 
 
