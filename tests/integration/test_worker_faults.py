@@ -568,7 +568,7 @@ async def raised(request: pytest.FixtureRequest) -> bool:
 
 
 def _options(raised: bool) -> dict[str, Any]:
-    return {"extra_grpc_config": RAISED} if raised else {}
+    return {"extra_grpc_config": RAISED, "patience": 30.0} if raised else {}  # what is large takes its time
 
 
 async def test_a_call_and_its_answer_arrive_or_are_refused_by_their_size(dsn: str, raised: bool) -> None:
@@ -621,7 +621,7 @@ async def test_a_large_state_is_saved_and_loaded_from_afar_or_refused_by_its_siz
         other, worker = [await workers.ours(**_options(raised)) for _ in range(2)]
         await worker.register_factory("one", Heavy)
         await other.send_message(Add(size), ONE)
-        state = await outcome(other.agent_save_state(ONE), 10)
+        state = await outcome(other.agent_save_state(ONE), 40)
         if raised:
             assert len(state["state"]["fat"]) == size
             await other.send_message(Add(1), ONE)
