@@ -13,7 +13,7 @@ import pytest
 
 from autogen_eventlog import EventLog
 from autogen_eventlog.errors import PayloadCorrupt, VersionConflict
-from autogen_eventlog.postgres.large import LARGE, References, apart
+from autogen_eventlog.postgres.large import LARGE, References, apart, is_lost
 from autogen_eventlog.postgres.records import MessageFilter
 from tests.integration.store import Store, an_event, check_whole, fetch, kill_backends, open_store
 
@@ -176,19 +176,20 @@ async def test_a_reference_without_its_payload_is_refused_when_written(dsn: str)
         assert await store.stored("agent/1") == []
 
 
-async def test_a_reference_that_lost_its_payload_is_corrupt_not_missing(dsn: str) -> None:
+@pytest.mark.parametrize("change", ["DELETE FROM large_payload", "UPDATE large_payload SET payload = payload || ' '"])
+async def test_a_payload_that_is_gone_or_altered_is_corrupt_not_missing_or_another(dsn: str, change: str) -> None:
     async with open_store(dsn) as store:
         agent = await store.claimed("agent/1")
         await agent.submit(an_event(payload=PICTURE, message_type="builtins:str"))
-    await fetch(dsn, "SET session_replication_role = replica")
     with psycopg.connect(dsn, options="-c search_path=eventlog", autocommit=True) as connection:
         connection.execute("SET session_replication_role = replica")
-        connection.execute("DELETE FROM large_payload")
+        connection.execute(change)
     async with EventLog.open(dsn) as log:
         (event,) = [event async for event in log.read("agent/1")]
+        assert is_lost(event.payload)
         with pytest.raises(PayloadCorrupt) as caught:
             log.codec.decode(event.payload, where="payload")
-        assert "large_payload" in caught.value.problem
+        assert "large_payload" in caught.value.problem and sha256(PICTURE).hexdigest() in caught.value.problem
 
 
 async def test_with_no_month_of_its_own_it_lies_in_the_default_partition(dsn: str) -> None:

@@ -127,8 +127,8 @@ class Codec:
         return self.registry.generation + UPCASTING.generation
 
     def _read(self, data: bytes, where: str, opaque: bool) -> object:
-        if data.startswith(b"\0"):  # nothing that is encoded begins so (sql/functions/is_reference.sql)
-            raise PayloadCorrupt(where, f"it refers to a row of large_payload that is gone: {data[1:].hex()}")
+        if data.startswith(b"\0lost "):  # nothing that is encoded begins so (sql/views/event_full.sql)
+            raise PayloadCorrupt(where, f"its row of large_payload is gone or altered; its SHA-256 is {data[-32:].hex()}")
         try:
             stored = json.loads(
                 str(data, "utf-8"), parse_constant=refuse_constant

@@ -17,6 +17,15 @@ _MARK: Final = b"\0"
 """What a reference begins with, before a SHA-256; no encoded message begins so."""
 
 
+LOST: Final = b"\0lost large_payload "
+"""What readers are given in the place of a payload whose row is gone or altered, before the SHA-256 that it had."""
+
+
+def is_lost(payload: bytes | None) -> bool:
+    """Whether what was read says that the payload itself is not there any more."""
+    return payload is not None and payload.startswith(LOST)
+
+
 def is_kept_apart(payload: bytes) -> bool:
     """Whether an event refers to it: it is large, or could be taken for a reference."""
     return len(payload) >= LARGE or payload.startswith(_MARK)
