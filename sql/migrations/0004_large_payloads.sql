@@ -185,3 +185,27 @@ SELECT
     e.message_id, e.message_type, e.outcome, payload_as_jsonb(e.payload) AS payload, e.metadata,
     e.id, e.cause, e.correlation, e.epoch, e.occurred_at
 FROM event_full AS e;
+
+-- Who may do something with the log may do it with what it consists of now.
+DO $$
+DECLARE
+    granted record;
+    addition text;
+BEGIN
+    FOR granted IN
+        SELECT a.grantee, a.privilege_type, a.is_grantable
+        FROM pg_class AS c
+        CROSS JOIN LATERAL aclexplode(c.relacl) AS a
+        WHERE c.oid = 'event'::regclass AND a.grantee <> c.relowner
+    LOOP
+        FOREACH addition IN ARRAY ARRAY['large_payload', 'event_full', 'dropped_partition'] LOOP
+            EXECUTE format(
+                'GRANT %s ON %I TO %s%s',
+                granted.privilege_type, addition,
+                CASE WHEN granted.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(granted.grantee)) END,
+                CASE WHEN granted.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
+            );
+        END LOOP;
+    END LOOP;
+END
+$$;

@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from autogen_eventlog.errors import SchemaError
 from autogen_eventlog.postgres import schema, sql
 from autogen_eventlog.postgres.session import connect
+from tests.integration.store import an_event, open_store
 
 CATALOG = (Path(__file__).parent / "catalog.sql").read_bytes()
 
@@ -141,3 +142,74 @@ async def test_a_role_that_may_only_use_a_finished_schema_can_open_it(empty_dsn:
         connection.execute(b"DROP TABLE eventlog.event_default CASCADE")
         connection.execute(b"CREATE TABLE eventlog.event_default PARTITION OF eventlog.event DEFAULT")
     await schema.prepare(limited, "eventlog")
+
+
+@pytest.fixture
+def before_large_payloads(empty_dsn: str) -> None:
+    """A log that the code of then has made."""
+    then = {number: one for number, one in sql.migrations().items() if number < 4}
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA eventlog")
+        connection.execute("SET search_path TO eventlog")
+        for number, (name, script) in then.items():
+            connection.execute(script)
+            connection.execute("INSERT INTO migration (number, name) VALUES (%s, %s)", (number, name))
+
+
+def test_who_may_use_the_log_may_use_what_a_migration_adds(
+    empty_dsn: str, limited: str, before_large_payloads: None
+) -> None:
+    role = conninfo_to_dict(limited)["options"].partition("role=")[2]
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        for what in (
+            "USAGE ON SCHEMA eventlog",
+            "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA eventlog",
+            "EXECUTE ON ALL FUNCTIONS IN SCHEMA eventlog",
+        ):
+            connection.execute(f"GRANT {what} TO {role}")
+    asyncio.run(schema.prepare(empty_dsn, "eventlog"))
+
+    async def use() -> list[Any]:
+        async with open_store(limited) as store:
+            agent = await store.claimed("agent/1")
+            await agent.submit(an_event(payload=b"x" * 20_000))
+            return [event.payload for event in await store.stored("agent/1")]
+
+    assert asyncio.run(use()) == [b"x" * 20_000]
+
+
+async def test_a_migration_by_another_role_leaves_the_log_to_its_owner(
+    empty_dsn: str, limited: str, before_large_payloads: None
+) -> None:
+    role = conninfo_to_dict(limited)["options"].partition("role=")[2]
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute(f"ALTER SCHEMA eventlog OWNER TO {role}")
+        tables = "FROM pg_class WHERE relnamespace = 'eventlog'::regnamespace AND relkind IN ('r', 'p', 'v')"
+        names = connection.execute(f"SELECT oid::regclass::text {tables}").fetchall()
+        for (name,) in names:
+            connection.execute(f"ALTER TABLE {name} OWNER TO {role}")
+        functions = connection.execute(
+            "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'eventlog'::regnamespace"
+        ).fetchall()
+        for (name,) in functions:
+            connection.execute(f"ALTER FUNCTION {name} OWNER TO {role}")
+    await schema.prepare(empty_dsn, "eventlog")  # a superuser
+    for dsn in (empty_dsn, limited):
+        async with open_store(dsn) as store:
+            agent = await store.claimed("agent/1")
+            await agent.submit(an_event(payload=b"x" * 20_000))
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        owners = connection.execute(f"SELECT DISTINCT relowner::regrole::text {tables}").fetchall()
+        connection.execute("DROP SCHEMA eventlog CASCADE")  # or the role can't be dropped
+    assert owners == [(role,)]
+
+
+async def test_a_role_that_may_not_act_as_the_owner_is_told_who_that_is(
+    empty_dsn: str, limited: str, before_large_payloads: None
+) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("GRANT ALL ON SCHEMA eventlog TO PUBLIC")
+        connection.execute("GRANT ALL ON ALL TABLES IN SCHEMA eventlog TO PUBLIC")
+    with pytest.raises(SchemaError, match="belongs to the role") as caught:
+        await schema.prepare(limited, "eventlog")
+    assert "eventlog init" in caught.value.remedy

@@ -73,10 +73,25 @@ async def _bring_up_to_date(connection: psycopg.AsyncConnection[Any], schema: st
         await connection.execute(composing.SQL(statement).format(schema=composing.Identifier(schema)))
         await connection.execute(sql.objects())
     else:
+        await _act_as_owner(connection, schema)
         for number in missing:
             await connection.execute(everything[number][1])
     for number in missing:
         await connection.execute(sql.query("record_migration"), {"number": number, "name": everything[number][0]})
+
+
+async def _act_as_owner(connection: psycopg.AsyncConnection[Any], schema: str) -> None:
+    """Until the transaction ends: what is added to a schema belongs to whom the rest does, whoever adds it."""
+    row = await (await connection.execute(sql.query("schema_owner"))).fetchone()
+    assert row is not None
+    owner, may = row
+    if not may:
+        raise SchemaError(
+            schema,
+            f"it has to be migrated, and belongs to the role {owner!r}",
+            f"Open the log once as {owner!r} (eventlog init)",
+        )
+    await connection.execute(composing.SQL("SET LOCAL ROLE {}").format(composing.Identifier(owner)))
 
 
 async def _missing(connection: psycopg.AsyncConnection[Any], schema: str) -> list[int]:

@@ -122,7 +122,10 @@ def schema_error(error: BaseException, schema: str) -> EventLogError | None:
     """The schema is missing, of another version, or closed to this role; None for any other error."""
     if not isinstance(error, psycopg.Error) or error.sqlstate is None or error.sqlstate[:2] not in _SCHEMA_CLASSES:
         return None
-    return SchemaError(schema, str(error).splitlines()[0], "Open the log with a role that may make or migrate it")
+    remedy = "Open the log with a role that may make or migrate it"
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        remedy += ", or grant this one what it lacks (docs/how-to/use-your-own-postgres.md)"
+    return SchemaError(schema, str(error).splitlines()[0], remedy)
 
 
 class Patience:
