@@ -5,6 +5,7 @@ The files in `autogen_states` were saved by AutoGen 0.4.0, 0.4.8 and 0.4.9 thems
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -12,8 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
+from unittest.mock import AsyncMock
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, SocietyOfMindAgent
@@ -35,8 +37,17 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
-from autogen_eventlog.errors import InvalidState, MessageTypesMissing, NoOwnState, TypeNotAllowed, UnknownStream
+from autogen_eventlog.errors import (
+    DatabaseUnavailable,
+    EventTooLarge,
+    InvalidState,
+    MessageTypesMissing,
+    NoOwnState,
+    TypeNotAllowed,
+    UnknownStream,
+)
 from autogen_eventlog.events import EventType
+from autogen_eventlog.runtime.plain_states import current_trial
 from autogen_eventlog.transfer import (
     autogen_state,
     export_session,
@@ -358,9 +369,10 @@ async def test_messages_of_unknown_types_are_kept_where_that_is_wanted_and_given
         await team.run(task="more")
         gone_on = (await save_team_state(team))["agent_states"]["RoundRobinGroupChatManager"]["message_thread"]
         assert gone_on[: len(thread)] == thread and len(gone_on) > len(thread)
-        with_types = silent(runtime, custom_message_types=[StructuredMessage[Verdict]])
+        types = [StructuredMessage[Verdict]]
+        with_types = with_id(OTHER_TEAM, lambda: silent(runtime, custom_message_types=types))
         await load_team_state(with_types, await save_team_state(team))
-        view = await runtime.view(AgentId(with_types._group_chat_manager_topic_type, with_types._team_id))
+        view = await runtime.view(AgentId(f"RoundRobinGroupChatManager_{OTHER_TEAM}", str(OTHER_TEAM)))
         assert vars(view)["_message_thread"][1].content == Verdict(good=True)
 
 
@@ -427,6 +439,106 @@ async def test_a_team_is_as_it_was_where_one_of_its_agents_refuses_its_state(log
         with pytest.raises(RuntimeError, match="I won't"):
             await load_team_state(team, state)
         assert await save_team_state(team) == before
+
+
+async def test_a_team_is_as_it_was_where_the_state_of_a_later_agent_is_too_large_for_the_log(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manager is loaded last: its participants have their new states by then."""
+    state = saved("round_robin-0.4.9")
+    state["agent_states"]["RoundRobinGroupChatManager"]["message_thread"][0]["content"] = "y" * 100_000
+    async with started(log) as runtime:
+        team = round_robin(runtime, "five", "six", "seven", "eight")
+        await team.run(task="begin")
+        before = await save_team_state(team)
+        monkeypatch.setattr("autogen_eventlog.incarnation.incarnation.LARGEST_PAYLOAD", 50_000)
+        with pytest.raises(EventTooLarge):
+            await load_team_state(team, state)
+        assert await save_team_state(team) == before
+        assert [one.to_text() for one in (await team.run(task="on")).messages] == ["on", "seven", "eight"]
+
+
+class Slow(AssistantAgent):
+    """Takes its time with a state that has the word in it."""
+
+    asked: ClassVar[asyncio.Event]
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        await super().load_state(state)
+        if "slowly" in json.dumps(state):
+            Slow.asked.set()
+            await asyncio.Event().wait()
+
+
+async def test_a_team_is_as_it_was_where_loading_is_cancelled(log: EventLog) -> None:
+    state = saved("round_robin-0.4.9")
+    state["agent_states"]["b"]["agent_state"]["llm_context"]["messages"][0]["content"] = "slowly"
+    Slow.asked = asyncio.Event()
+    async with started(log) as runtime:
+        agents: list[Any] = [AssistantAgent("a", model("five")), Slow("b", model("six"))]
+        team = RoundRobinGroupChat(agents, max_turns=2, runtime=runtime)
+        await team.run(task="begin")
+        before = await save_team_state(team)
+        loading = asyncio.create_task(load_team_state(team, state))
+        await Slow.asked.wait()
+        loading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await loading
+        assert await save_team_state(team) == before
+
+
+class Failing:
+    """A team on a store that is gone amid loading: its agent `b` takes the first so many states."""
+
+    name = "failing"
+
+    def __init__(self, states_of_b: int) -> None:
+        self.states: dict[str, Any] = {"a": {"said": "old"}, "b": {"said": "old"}, "c": {"said": "old"}}
+        self._states_of_b = states_of_b
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {"type": "TeamState", "version": "1.0.0", "agent_states": dict(self.states)}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        if current_trial() is not None:
+            return
+        for name, one in state["agent_states"].items():
+            if name == "b":
+                self._states_of_b -= 1
+                if self._states_of_b < 0:
+                    raise gone("connection refused")
+            self.states[name] = one
+
+
+def gone(problem: str) -> DatabaseUnavailable:
+    return DatabaseUnavailable("server", 1, problem)
+
+
+NEW = {"agent_states": {name: {"said": "new"} for name in ("a", "b", "c")}}
+
+
+async def test_a_team_that_cannot_be_put_back_either_raises_the_first_error_and_logs_which_agents_are_changed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Worse(Failing):
+        async def load_state(self, state: Mapping[str, Any]) -> None:
+            if state["agent_states"]["a"] == {"said": "old"}:
+                raise gone("still refused")
+            await super().load_state(state)
+
+    team = Worse(0)
+    with pytest.raises(DatabaseUnavailable, match="connection refused"):
+        await load_team_state(team, NEW)
+    assert team.states["a"] == {"said": "new"}
+    [said] = [one.message for one in caplog.records if one.levelname == "ERROR"]
+    assert "team failing" in said and "as they were: 'a'. " in said and "still refused" in said
+    caplog.clear()
+    team = Failing(0)
+    team.save_state = AsyncMock(side_effect=[await team.save_state(), gone("no answer")])
+    with pytest.raises(DatabaseUnavailable, match="connection refused"):
+        await load_team_state(team, NEW)
+    [said] = [one.message for one in caplog.records if one.levelname == "ERROR"]
+    assert "as they were: 'a', 'b', 'c'. " in said
 
 
 async def test_a_state_of_the_whole_runtime_with_one_that_does_not_fit_changes_nothing(log: EventLog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from autogen_core import AgentId
 
-from autogen_eventlog.errors import EventLogError, InvalidState
+from autogen_eventlog.errors import InvalidState
 from autogen_eventlog.points import point
 from autogen_eventlog.runtime.in_process import EventSourcedAgentRuntime
 from autogen_eventlog.runtime.plain_states import Trial, autogen_form, trial
@@ -94,7 +95,9 @@ async def load_team_state(
     Raises:
         InvalidState: It is no state of such a team, or of a form or version that is not known; nothing was changed.
         MessageTypesMissing: It holds messages of types that the team does not know; nothing was changed.
-        Whatever an agent's `load_state` raised; what the team's agents say of themselves is then as it was before.
+        Whatever an agent's `load_state` raised, EventTooLarge, DatabaseUnavailable: what the team's agents say of themselves is
+            then put back to what it was before, after a cancellation too. Where not even that can be recorded, an error in
+            the log of this module names the agents that are changed.
     """
     with autogen_form(point()):
         before = _in_autogens_form(team.name, await team.save_state())
@@ -109,12 +112,35 @@ async def load_team_state(
     missing.raise_missing()
     try:
         await team.load_state(todays)
-    except EventLogError:
-        raise
-    except Exception as error:  # an agent's own code
+    except (Exception, asyncio.CancelledError) as error:  # an agent's own code, the log, who gives up waiting
         logger.warning("team %s is put back to what it was: a state could not be loaded: %r", team.name, error)
-        await team.load_state(before)
+        await _put_back(team, before, todays)
         raise
+
+
+async def _put_back(team: StateOwner, before: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Load what the team said before. Where that fails too, why loading failed is still what the caller is told."""
+    try:
+        await team.load_state(before)
+    except (Exception, asyncio.CancelledError) as error:
+        changed = ", ".join(map(repr, await _changed(team, before, given)))
+        said = (
+            "team %s could not be put back: %r. Agents that are no longer as they were: %s. Load a state again, or %s"
+        )
+        logger.error(said, team.name, error, changed or "none", "restore them (eventlog restore)")
+        if isinstance(error, asyncio.CancelledError):
+            raise
+
+
+async def _changed(team: StateOwner, before: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """The agents that don't say what they said before; if they can't be asked, those that were to say something else."""
+    try:
+        with autogen_form(point()):
+            now = await team.save_state()
+    except Exception:
+        now = given
+    states = before["agent_states"]
+    return [name for name in states if now["agent_states"].get(name) != states[name]]
 
 
 async def _missing(team: StateOwner, state: Mapping[str, Any]) -> Trial:
