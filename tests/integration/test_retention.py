@@ -31,7 +31,7 @@ from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.retention import JsonLinesArchive, ParquetArchive, Retention
 from autogen_eventlog.state import capture
 
-ONE, TWO = AgentId("adder", "one"), AgentId("adder", "two")
+ONE, TWO, TELLER = AgentId("adder", "one"), AgentId("adder", "two"), AgentId("teller", "x")
 NOW = datetime.now(timezone.utc)
 LONG_AGO = datetime(2025, 3, 10, tzinfo=timezone.utc)
 
@@ -63,12 +63,28 @@ class Adder(RoutedAgent):
         return sum(self.numbers)
 
 
+@dataclass
+class Tell:
+    key: str
+    topic: str = "default"
+
+
+class Teller(RoutedAgent):
+    def __init__(self) -> None:
+        super().__init__("tells")
+
+    @message_handler
+    async def on_tell(self, message: Tell, ctx: MessageContext) -> None:
+        await self.publish_message(Note("told"), TopicId(message.topic, message.key))
+
+
 @asynccontextmanager
 async def running(dsn: str, **settings: Any) -> AsyncIterator[tuple[EventSourcedAgentRuntime, EventLog]]:
     async with EventLog.open(dsn) as log:
         handler = EventLogHandler(log, snapshots=SnapshotPolicy(within=None), **settings)
         runtime = EventSourcedAgentRuntime(intervention_handlers=[handler])
         await Adder.register(runtime, "adder", Adder)
+        await Teller.register(runtime, "teller", Teller)
         runtime.start()
         yield runtime, log
         if runtime._run_context is not None:
@@ -108,6 +124,14 @@ def into_its_own_partition(connection: psycopg.Connection[Any], table: str, key:
     connection.execute(
         f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{month.isoformat()}') TO ('{end[0].isoformat()}')"
     )
+
+
+def never_was(dsn: str, agent: AgentId) -> None:
+    """What the log knows of an agent is gone."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM eventlog.event WHERE stream = %s", (str(agent),))
+        connection.execute("DELETE FROM eventlog.stream WHERE id = %s", (str(agent),))
 
 
 async def digest(runtime: EventSourcedAgentRuntime, log: EventLog, agent: AgentId, **point: Any) -> str:
@@ -267,6 +291,49 @@ async def test_a_month_stays_for_a_message_that_is_not_delivered(dsn: str) -> No
         assert [part.blocked for part in await Retention(log).plan(NOW)] == [()]
         assert len(await Retention(log).drop(NOW)) == 1
         assert (await runtime.view(ONE)).numbers == [5]  # type: ignore[attr-defined]
+
+
+async def test_a_month_stays_for_a_message_of_an_agent_that_reached_nobody(dsn: str) -> None:
+    async with running(dsn) as (runtime, log):
+        await runtime.send_message(Tell("two"), TELLER)
+        await runtime.stop_when_idle()
+        await runtime.snapshot(TELLER)
+    never_was(dsn, TWO)  # as if the process had been killed before it delivered
+    grow_old(dsn)
+    async with running(dsn, resume=False) as (runtime, log):
+        (part,) = await Retention(log).plan(NOW)
+        assert [(one.stream, one.remedy) for one in part.blocked] == [(str(TELLER), "Deliver it: runtime.redeliver()")]
+        assert await Retention(log).drop(NOW) == []
+        await runtime.redeliver()
+        await runtime.stop_when_idle()
+        assert len(await Retention(log).drop(NOW)) == 1
+        assert (await runtime.view(TWO)).notes == ["told"]  # type: ignore[attr-defined]
+
+
+async def test_a_message_that_waits_is_seen_behind_a_hundred_others(dsn: str) -> None:
+    for messages in (101, 1):  # of two processes
+        async with running(dsn, resume=False) as (runtime, log):
+            await runtime.stop_when_idle()
+            for number in range(messages):
+                await runtime.publish_message(Add(number), TopicId("default", "one"))
+    grow_old(dsn)
+    async with EventLog.open(dsn) as log:
+        streams = {event.stream for event in await log.audit.undelivered(limit=200)}
+        (part,) = await Retention(log).plan(NOW)
+        assert len(streams) == 2 and {one.stream for one in part.blocked} == streams
+
+
+async def test_a_publication_that_was_for_nobody_keeps_no_month(dsn: str) -> None:
+    async with running(dsn) as (runtime, log):
+        await runtime.publish_message(Note("to nobody"), TopicId("nobody", "x"))
+        await runtime.send_message(Tell("nobody", topic="nobody"), TELLER)
+        await runtime.stop_when_idle()
+        await runtime.snapshot(TELLER)
+        assert len(await log.audit.undelivered()) == 2
+    grow_old(dsn)
+    async with running(dsn) as (_, log):
+        assert [part.blocked for part in await Retention(log).plan(NOW)] == [()]
+        assert len(await Retention(log).drop(NOW)) == 1
 
 
 async def test_a_newer_month_does_not_go_before_an_older_one(dsn: str) -> None:

@@ -57,6 +57,8 @@ class HeldStream:
     """Its last version there."""
     snapshot: int | None
     """The oldest proven snapshot at or after that version."""
+    waiting: int | None
+    """Its first version there that is a message which was accepted, for somebody, and has not reached everybody."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Planner:
         blocked: list[Blocked] = []
         count = 0
         async for held in self._partitions.streams(partition):
-            why = await self._why(partition, held)
+            why = await self._why(held)
             if why is not None:
                 count += 1
                 if len(blocked) < NAMED:
@@ -67,9 +67,12 @@ class Planner:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    async def _why(self, partition: Partition, held: HeldStream) -> tuple[str, str] | None:
+    async def _why(self, held: HeldStream) -> tuple[str, str] | None:
+        if held.waiting is not None:
+            why = f"a message that was accepted (version {held.waiting}) is not delivered"
+            return why, "Deliver it: runtime.redeliver()"
         if held.stream.startswith(RUNTIME_STREAM_PREFIX):
-            return await self._undelivered(partition, held)
+            return None
         if held.stream.startswith(STATE_STREAM_PREFIX):
             head = await self._log.head(held.stream)
             newest = head is not None and head.version == held.last
@@ -77,12 +80,6 @@ class Planner:
         if held.stream < FIRST_AGENT:
             return ("it is an application's own, which the log knows no snapshots of", "Leave this month")
         return await self._of_agent(held)
-
-    async def _undelivered(self, partition: Partition, held: HeldStream) -> tuple[str, str] | None:
-        left = await self._log.audit.undelivered(since=partition.starts, until=partition.ends, limit=NAMED)
-        if any(event.stream == held.stream for event in left):
-            return ("a message that was accepted is not delivered", "Deliver it: runtime.redeliver()")
-        return None
 
     async def _of_agent(self, held: HeldStream) -> tuple[str, str] | None:
         needed = await self._segments()
