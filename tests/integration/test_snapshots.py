@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -27,6 +28,8 @@ from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
 from autogen_eventlog.cli.app import app
 from autogen_eventlog.errors import NotCapturable
 from autogen_eventlog.events import EventType
+from autogen_eventlog.runtime.identity import Identity, TracedId
+from autogen_eventlog.runtime.shell import JournaledAgent
 from autogen_eventlog.runtime.snapshotting import Snapshotting
 from autogen_eventlog.snapshots import FAILED, PROVEN, TAKEN, SnapshotPolicy, kept
 from autogen_eventlog.state import capture
@@ -288,6 +291,46 @@ async def test_no_snapshot_is_taken_amid_a_delivery(dsn: str) -> None:
                 running_then += event.type is EventType.MESSAGE_DELIVERED
                 running_then -= event.type is EventType.DELIVERY_COMPLETED
             assert running_then == 0
+
+
+async def test_a_message_that_comes_again_waits_while_the_state_is_read(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks the log first whether it came before; the state may be being read by then."""
+    reading, asked, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    read, join = Snapshotting._read, JournaledAgent._join
+    taking: list[asyncio.Task[Any]] = []
+
+    async def slow(self: Snapshotting, *arguments: Any) -> Any:
+        reading.set()
+        await go_on.wait()
+        return await read(self, *arguments)
+
+    async def meanwhile(self: JournaledAgent, *arguments: Any) -> Any:
+        taking.append(asyncio.create_task(runtime.snapshot(ONE)))
+        await reading.wait()
+        joined = await join(self, *arguments)
+        asked.set()
+        return joined
+
+    async with running(dsn, policy=SnapshotPolicy(within=None)) as runtime:
+        await put(runtime, 1)
+        shell = runtime._agents.shell_for(ONE)
+        monkeypatch.setattr(Snapshotting, "_read", slow)
+        monkeypatch.setattr(JournaledAgent, "_join", meanwhile)
+        again = TracedId("m", Identity(uuid4(), None, again=True))
+        context = MessageContext(
+            sender=None, topic_id=None, is_rpc=True, cancellation_token=CancellationToken(), message_id=again
+        )
+        delivering = asyncio.create_task(shell.deliver(Put(2), context))
+        version = shell._version()
+        await asked.wait()
+        for _ in range(100):  # turns in which it would begin
+            await asyncio.sleep(0)
+        assert shell._version() == version
+        go_on.set()
+        assert await delivering == Sum(3)
+        assert (await taking[0]).proven
 
 
 class Busy(Hoarder):

@@ -171,15 +171,15 @@ class JournaledAgent:
             joined = await self._join(incarnation, identity)
             if joined is not None:
                 return incarnation, joined
-            if incarnation.live:
+            before, incarnation = incarnation, await self._in_turn(incarnation)
+            if incarnation is before:  # else it was replaced while the log was asked
                 break
-            incarnation = await self.live()  # replaced while the log was asked
         while identity.void is not None:
             if await identity.void():
                 raise InstanceEnded(str(ctx.sender))
-            if incarnation.live:
+            before, incarnation = incarnation, await self._in_turn(incarnation)
+            if incarnation is before:
                 break
-            incarnation = await self.live()
         if identity.sender is not None and identity.sender.withdrawn:
             raise InstanceEnded(identity.sender.stream)
         envelope = Envelope(
@@ -347,6 +347,10 @@ class JournaledAgent:
                 return self._incarnation
         finally:
             self._waiting -= 1
+
+    async def _in_turn(self, incarnation: Incarnation) -> Incarnation:
+        """The live incarnation, once it is our turn: it may be being read, or have been replaced, since it was looked at."""
+        return incarnation if self._at_hand(incarnation) else await self.live()
 
     def _at_hand(self, incarnation: Incarnation) -> bool:
         """Whether it is live and nobody is before us."""

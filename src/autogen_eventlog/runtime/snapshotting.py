@@ -145,12 +145,16 @@ class Snapshotting:
             before, self._last = self._last, version
             agent = incarnation.agent
             assert agent is not None
+            standing = standing_of(incarnation)
             try:
                 state = await self._read(agent, wanted)
-                standing = standing_of(incarnation)
             except NotCapturable:
                 self._last = before
                 raise
+            if appender.version != version or standing_of(incarnation) != standing:
+                self._last = before
+                logger.warning("%s: no snapshot at version %d: it went on while it was read", self._stream, version)
+                return None
         if state is None:
             return None
         self._in_vain = 0
