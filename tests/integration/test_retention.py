@@ -26,9 +26,10 @@ from typer.testing import CliRunner
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime, SnapshotPolicy
 from autogen_eventlog.checking.lines import Chain, event_of
 from autogen_eventlog.cli.app import app
-from autogen_eventlog.errors import EventsMissing, InvalidPoint, RetentionRefused
+from autogen_eventlog.errors import EventsMissing, InvalidPoint, PayloadCorrupt, RetentionRefused
 from autogen_eventlog.events import RecordedEvent
-from autogen_eventlog.retention import JsonLinesArchive, ParquetArchive, Retention
+from autogen_eventlog.postgres.partitions import Partition, Partitions, Sums
+from autogen_eventlog.retention import Archive, JsonLinesArchive, ParquetArchive, Retention
 from autogen_eventlog.state import capture
 
 ONE, TWO, TELLER = AgentId("adder", "one"), AgentId("adder", "two"), AgentId("teller", "x")
@@ -410,6 +411,108 @@ async def test_nothing_is_removed_where_the_archive_fails_or_events_came_meanwhi
         assert not list(tmp_path.glob("*.part"))  # noqa: ASYNC240
 
 
+async def test_a_month_whose_large_payload_is_lost_is_not_archived_as_if_it_were_whole(
+    dsn: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyarrow")
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        await runtime.send_message(Note("x" * 20_000), ONE)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM eventlog.large_payload")
+        events = "SELECT stream, version FROM eventlog.event WHERE position = "
+        first = "(SELECT min(position) FROM eventlog.event WHERE eventlog.is_reference(payload))"
+        [(stream, version)] = connection.execute(f"{events}{first}").fetchall()
+    async with EventLog.open(dsn) as log:
+        for archive in (JsonLinesArchive(tmp_path), ParquetArchive(tmp_path)):
+            with pytest.raises(PayloadCorrupt, match="gone") as refused:
+                await Retention(log).drop(NOW, archive=archive)
+            assert refused.value.where == f"stream {stream!r}, version {version}"
+        assert [part.may_go for part in await Retention(log).plan(NOW)] == [True]
+        assert files_in(tmp_path) == []
+
+
+async def test_months_of_two_logs_lie_side_by_side_in_one_directory(dsn: str, fresh_logs: Any, tmp_path: Path) -> None:
+    archives: dict[str, AgentId] = {}
+    with fresh_logs() as other:
+        for place, agent in ((dsn, ONE), (other, TWO)):
+            async with running(place) as (runtime, _):
+                await add(runtime, 1, 2, agent=agent)
+                await runtime.snapshot(agent)
+            grow_old(place)
+            async with EventLog.open(place) as log:
+                (dropped,) = await Retention(log).drop(NOW, archive=JsonLinesArchive(tmp_path))
+                archives[str(dropped.archive)] = agent
+    assert files_in(tmp_path) == sorted(Path(path).name for path in archives) and len(archives) == 2
+    for path, agent in archives.items():
+        assert archived(Path(path), agent)
+
+
+async def test_a_month_that_was_archived_already_is_archived_once(dsn: str, tmp_path: Path) -> None:
+    """As after a kill between the archive and the removal."""
+    pytest.importorskip("pyarrow")
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with EventLog.open(dsn) as log:
+        for kind in (JsonLinesArchive, ParquetArchive):
+            where = await archive_oldest(log, kind(tmp_path))
+            assert await archive_oldest(log, kind(tmp_path)) == where
+        assert len(files_in(tmp_path)) == 2
+        where = await archive_oldest(log, JsonLinesArchive(tmp_path))
+        Path(where).write_bytes(b"edited")  # noqa: ASYNC240
+        with pytest.raises(RetentionRefused, match="not what was written there"):
+            await Retention(log).drop(NOW, archive=JsonLinesArchive(tmp_path))
+        assert Path(where).read_bytes() == b"edited"  # noqa: ASYNC240
+        assert len(await Retention(log).plan(NOW)) == 1 and len(files_in(tmp_path)) == 2
+
+
+async def test_archives_that_are_written_at_once_do_not_write_into_one_file(dsn: str, tmp_path: Path) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1, 2, 3)
+    grow_old(dsn)
+    async with EventLog.open(dsn) as log:
+        partition, sums = await oldest(log)
+
+        async def in_turns() -> AsyncIterator[RecordedEvent]:
+            async for event in Partitions(log.reader.pool).events(partition):
+                yield event
+                await asyncio.sleep(0)
+
+        writing = [JsonLinesArchive(tmp_path).write(partition, sums, in_turns()) for _ in range(2)]
+        where, as_well = await asyncio.gather(*writing)
+        assert where == as_well and len(archived(Path(where), ONE)) > 3
+        assert files_in(tmp_path) == [Path(where).name]
+
+
+@pytest.mark.parametrize("kind", [JsonLinesArchive, ParquetArchive])
+async def test_a_file_that_reads_back_otherwise_keeps_the_month(dsn: str, tmp_path: Path, kind: Any) -> None:
+    pytest.importorskip("pyarrow")
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+
+    class Disturbed(kind):  # type: ignore[misc]
+        async def write(self, partition: Any, sums: Any, events: AsyncIterator[RecordedEvent]) -> str:
+            async def disturbed() -> AsyncIterator[RecordedEvent]:
+                async for event in events:
+                    yield event
+                (part,) = tmp_path.glob("*.part")  # noqa: ASYNC240
+                part.write_bytes(b"somebody else's\n" * 10_000)
+
+            return await super().write(partition, sums, disturbed())
+
+    async with EventLog.open(dsn) as log:
+        with pytest.raises(RetentionRefused, match="reads back otherwise"):
+            await Retention(log).drop(NOW, archive=Disturbed(tmp_path))
+        assert len(await Retention(log).plan(NOW)) == 1 and files_in(tmp_path) == []
+
+
 async def test_a_parquet_archive_holds_every_column(dsn: str, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     async with running(dsn) as (runtime, log):
@@ -445,6 +548,20 @@ def test_the_command_shows_the_plan_first_and_removes_when_told(dsn: str, tmp_pa
     said = json.loads(done.stdout)
     assert said["dropped"] and Path(said["archive"]).exists()
     assert eventlog("retention", "--before", "1d").stdout.strip().splitlines()[1:] == []
+
+
+async def oldest(log: EventLog) -> tuple[Partition, Sums]:
+    part = (await Retention(log).plan(NOW))[0]
+    return part.partition, part.sums
+
+
+async def archive_oldest(log: EventLog, archive: Archive) -> str:
+    partition, sums = await oldest(log)
+    return await archive.write(partition, sums, Partitions(log.reader.pool).events(partition))
+
+
+def files_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
 
 
 def archived(path: Path, agent: AgentId) -> list[bytes | None]:

@@ -11,8 +11,9 @@ import psycopg
 from psycopg import sql
 from typing_extensions import LiteralString
 
-from autogen_eventlog.errors import RetentionRefused
+from autogen_eventlog.errors import PayloadCorrupt, RetentionRefused
 from autogen_eventlog.events import RecordedEvent
+from autogen_eventlog.postgres.large import is_lost
 from autogen_eventlog.postgres.pool import Connection, Pool, fetch
 from autogen_eventlog.postgres.records import PAGE_BYTES, is_full, recorded_event
 from autogen_eventlog.postgres.sql import query
@@ -104,13 +105,17 @@ class Partitions:
             after = rows[-1][0]
 
     async def events(self, partition: Partition) -> AsyncGenerator[RecordedEvent, None]:
-        """All events in one, in global order."""
+        """All events in one, in global order.
+
+        Raises:
+            PayloadCorrupt: The large payload of one is gone, or is another: in an archive it would be taken for its content.
+        """
         after = 0
         while True:
             parameters = {**_span(partition), "after": after, "limit": _PAGE, "bytes": PAGE_BYTES}
             rows = await self._pool.fetch("partition_events", parameters, prepare=False)
             for row in rows:
-                yield recorded_event(row)
+                yield _whole(recorded_event(row))
             if not is_full(rows, _PAGE):
                 return
             after = rows[-1][2]
@@ -176,6 +181,13 @@ async def _check(connection: Connection, partition: Partition, sums: Sums) -> No
     row = await (await connection.execute(statement)).fetchone()
     if row is None or (row[0], row[1]) != (sums.events, sums.last_position):
         raise RetentionRefused(partition.name, "events were added meanwhile", "Look again: plan anew")
+
+
+def _whole(event: RecordedEvent) -> RecordedEvent:
+    if is_lost(event.payload):
+        where = f"stream {event.stream!r}, version {event.version}"
+        raise PayloadCorrupt(where, "the large payload that it refers to is gone, or is not what its hash says")
+    return event
 
 
 def _span(partition: Partition) -> dict[str, datetime]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
+from uuid import uuid4
 
 from autogen_eventlog.checking.lines import Chain, event_form
 from autogen_eventlog.errors import RetentionRefused
@@ -14,6 +18,9 @@ from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.partitions import Partition, Sums
 
 _BATCH = 10_000
+_PIECE = 1 << 20
+_DIGITS = 16
+"""Of a file's SHA-256 that are in its name: files that differ never have the same one, as far as chance goes."""
 
 
 class Archive(Protocol):
@@ -29,10 +36,10 @@ class Archive(Protocol):
 
 
 class JsonLinesArchive:
-    """One file a month, `event_2026_01.events.jsonl`: a header, an event a line in global order, and how many there were.
+    """One file a month, `event_2026_01-<digest>.events.jsonl`: a header, an event a line in global order, and their number.
 
-    Each line is closed by a sum over itself and everything before it, as in a history file. A file is there whole or not at
-    all.
+    Each line is closed by a sum over itself and everything before it, as in a history file. A file is there whole, and was
+    read back, or not at all; two that differ have different names, so months of several logs can lie in one directory.
 
     Args:
         directory: Made if it is not there.
@@ -42,23 +49,29 @@ class JsonLinesArchive:
         self._directory = Path(directory)
 
     async def write(self, partition: Partition, sums: Sums, events: AsyncIterator[RecordedEvent]) -> str:
-        path = _file(self._directory, partition, ".events.jsonl")
-        chain, count = Chain(), 0
-        with _whole(path) as file:
-            file.write(chain.close({"format": 1, "events_of": partition.name, "events": sums.events}))
-            async for event in events:
-                file.write(chain.close({**event_form(event, event.stream), "stream": event.stream}))
-                count += 1
-            file.write(chain.close({"end": count}))
+        """Keep them.
+
+        Raises:
+            RetentionRefused: There were more or fewer than planned, the file reads back otherwise than it was written, or
+                another stands in its place.
+            OSError: The directory does not take it.
+        """
+        with _part(self._directory, partition) as part:
+            with _written(part) as file:
+                chain, count = Chain(), 0
+                file.write(chain.close({"format": 1, "events_of": partition.name, "events": sums.events}))
+                async for event in events:
+                    file.write(chain.close({**event_form(event, event.stream), "stream": event.stream}))
+                    count += 1
+                file.write(chain.close({"end": count}))
             _check_count(partition, sums, count)
-            file.keep()
-        return str(path)
+            return await asyncio.to_thread(_keep, part, partition, sums, _lines_in, ".events.jsonl")
 
 
 class ParquetArchive:
-    """One file a month, `event_2026_01.parquet`, a row an event in global order; needs `pyarrow` (the extra `parquet`).
+    """One file a month, `event_2026_01-<digest>.parquet`, a row an event in global order; needs `pyarrow` (extra `parquet`).
 
-    Ids are text, `payload` is binary, `metadata` JSON text.
+    Ids are text, `payload` is binary, `metadata` JSON text. Files as with `JsonLinesArchive`.
 
     Args:
         directory: Made if it is not there.
@@ -73,29 +86,73 @@ class ParquetArchive:
         self._directory = Path(directory)
 
     async def write(self, partition: Partition, sums: Sums, events: AsyncIterator[RecordedEvent]) -> str:
-        from pyarrow import parquet  # pyright: ignore
-
-        path = _file(self._directory, partition, ".parquet")
-        columns, count = _columns(), 0
-        with _whole(path) as file:
-            writer: Any = cast(Any, parquet).ParquetWriter(file.raw, columns, compression="zstd")
-            rows: list[dict[str, Any]] = []
-            async for event in events:
-                rows.append(_row(event))
-                count += 1
-                if len(rows) == _BATCH:
-                    writer.write_table(_table(rows, columns))
-                    rows = []
-            writer.write_table(_table(rows, columns))
-            writer.close()
+        """Keep them. Raises what `JsonLinesArchive.write` raises."""
+        with _part(self._directory, partition) as part:
+            with _written(part) as file:
+                count = await _write_rows(file, events)
             _check_count(partition, sums, count)
-            file.keep()
-        return str(path)
+            return await asyncio.to_thread(_keep, part, partition, sums, _rows_in, ".parquet")
 
 
-def _file(directory: Path, partition: Partition, suffix: str) -> Path:
+# -- files --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _part(directory: Path, partition: Partition) -> Generator[Path]:
+    """A name for what is being written, which nobody else has; a file of it that was not kept is removed."""
     directory.mkdir(parents=True, exist_ok=True)
-    return directory / f"{partition.name}{suffix}"
+    path = directory / f"{partition.name}-{uuid4().hex}.part"
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _written(path: Path) -> Generator[BinaryIO]:
+    """A new file; safe on the disk at the end."""
+    with path.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _keep(part: Path, partition: Partition, sums: Sums, count_in: Callable[[Path], int], suffix: str) -> str:
+    """Give a file its name, once what is on the disk was read. Its name comes from what is in it, so it replaces nothing else.
+
+    The same month of the same log gives the same file: one that is there already was written before, by a retention that
+    ended before it had removed the month.
+    """
+    try:
+        _check_count(partition, sums, count_in(part))
+    except ValueError as error:  # pyarrow's own errors are such, too
+        problem = f"what was written to {part.parent} reads back otherwise: {error}"
+        raise RetentionRefused(partition.name, problem, "Look at the disk, and at what else writes there") from None
+    digest = _digest(part)
+    path = part.with_name(f"{partition.name}-{digest[:_DIGITS]}{suffix}")
+    if path.exists() and _digest(path) != digest:
+        problem = f"{path} is not what was written there, or not whole"
+        raise RetentionRefused(partition.name, problem, "Move it away, and find out what became of it")
+    part.replace(path)
+    _sync(path.parent)
+    return str(path)
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def _sync(directory: Path) -> None:
+    """What names the directory has is safe on the disk."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _check_count(partition: Partition, sums: Sums, count: int) -> None:
@@ -104,38 +161,55 @@ def _check_count(partition: Partition, sums: Sums, count: int) -> None:
         raise RetentionRefused(partition.name, problem, "Look again: plan anew")
 
 
-class _whole:
-    """A file that is there whole, and safe on the disk, or not at all."""
+def _lines_in(path: Path) -> int:
+    """How many events a file of lines holds.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._part = path.with_name(path.name + ".part")
-        self._kept = False
+    Raises:
+        ValueError: It is not what was written.
+    """
+    chain, said = Chain(), 0
+    lines = 0
+    with path.open("rb") as file:
+        for line in file:
+            said = chain.opened(line.rstrip(b"\n")).get("end")
+            lines += 1
+    if said != lines - 2:
+        raise ValueError("its end is missing")
+    return lines - 2
 
-    def __enter__(self) -> _whole:
-        self.raw = self._part.open("wb")
-        return self
 
-    def write(self, data: bytes) -> None:
-        self.raw.write(data)
+# -- rows ---------------------------------------------------------------------------------------------------------
 
-    def keep(self) -> None:
-        self._kept = True
 
-    def __exit__(self, *exc_info: object) -> None:
-        if self._kept:
-            self.raw.flush()
-            os.fsync(self.raw.fileno())
-        self.raw.close()
-        if not self._kept:
-            self._part.unlink()
-            return
-        self._part.replace(self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+async def _write_rows(file: BinaryIO, events: AsyncIterator[RecordedEvent]) -> int:
+    from pyarrow import parquet  # pyright: ignore
+
+    columns, count = _columns(), 0
+    rows: list[dict[str, Any]] = []
+    with cast(Any, parquet).ParquetWriter(file, columns, compression="zstd", write_page_checksum=True) as writer:
+        async for event in events:
+            rows.append(_row(event))
+            count += 1
+            if len(rows) == _BATCH:
+                writer.write_table(_table(rows, columns))
+                rows = []
+        writer.write_table(_table(rows, columns))
+    return count
+
+
+def _rows_in(path: Path) -> int:
+    """How many rows a file of them holds, every page of it read.
+
+    Raises:
+        ValueError: It is not what was written.
+    """
+    from pyarrow import parquet  # pyright: ignore
+
+    try:
+        with cast(Any, parquet).ParquetFile(path, page_checksum_verification=True) as file:
+            return sum(batch.num_rows for batch in file.iter_batches(_BATCH))
+    except OSError as error:  # what pyarrow says of a page that is damaged
+        raise ValueError(str(error)) from None
 
 
 def _columns() -> Any:
