@@ -150,6 +150,25 @@ async def test_a_magentic_one_that_is_killed_in_a_round_goes_on_with_its_plan(pr
     assert (await second.do("live"))["manager"]["_plan"] == "a new plan"
 
 
+async def test_a_team_that_is_run_while_the_run_of_a_killed_process_goes_on_comes_to_an_end(
+    processes: Processes,
+) -> None:
+    """The two are one in the manager; who runs it waits for no end that was said before."""
+    first = await processes.worker("rounds", 1)
+    await first.do("register")
+    first.ask("run", 1, task="begin")
+
+    async def in_the_fourth_turn() -> bool:
+        return len((await first.do("live"))["clerk"]["_asked"]) == 2
+
+    await until(in_the_fourth_turn, "the second round")
+    await first.kill()
+    second = await processes.worker("rounds", 1, "again")
+    result = await second.do("run", task="go on")  # at once: what was left goes on beside it
+    assert result["stopped"] is not None
+    assert (await second.do("run", task="and on"))["said"][0] == "and on"
+
+
 async def test_a_chat_agent_without_save_state_is_whole_again_after_a_kill(processes: Processes) -> None:
     """A4: fifty messages, a private list and a private counter, and no method for the log."""
     first = await processes.worker("counting", 1)

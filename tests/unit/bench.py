@@ -71,7 +71,9 @@ class RandomWorld:
     async def fan_out(self, topic: Any, sender: Any) -> int | None:
         return None
 
-    async def publish(self, incarnation: Incarnation, event: EventData, message: Encoded, original: Any) -> None:
+    async def publish(
+        self, incarnation: Incarnation, event: EventData, message: Encoded, original: Any, token: Any
+    ) -> None:
         self.published.append(original)
 
 

@@ -196,8 +196,15 @@ class Traffic:
         else:
             incarnation.answer(call, reply, None)
 
-    async def publish(self, incarnation: Incarnation, event: EventData, message: Encoded, original: Any) -> None:
-        """Send a recorded publication on its way."""
+    async def publish(
+        self,
+        incarnation: Incarnation,
+        event: EventData,
+        message: Encoded,
+        original: Any,
+        token: CancellationToken | None,
+    ) -> None:
+        """Send a recorded publication on its way. As on AutoGen's worker, a token stays where it is."""
         await self.publication(message, parse_topic(str(event.topic)), sender=incarnation.id, origin=_origin(event))
 
     async def fan_out(self, topic: TopicId, sender: AgentId | None) -> int | None:

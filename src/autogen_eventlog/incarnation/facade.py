@@ -150,7 +150,7 @@ class RuntimeFacade(AgentRuntime):
             metadata["asked_id"] = message_id
         event, ticket = await incarnation.produce(made, delivery=current_delivery(), metadata=metadata)
         if incarnation.live:
-            incarnation.let_out_publication(event, encoded, message, ticket)
+            incarnation.let_out_publication(event, encoded, message, ticket, _to_pass_on(cancellation_token))
 
     # -- everything else ------------------------------------------------------------------------------------------
 
@@ -243,3 +243,11 @@ def subscription_text(subscription: Subscription) -> str:
 def _delivery_number() -> int | None:
     delivery = current_delivery()
     return None if delivery is None else delivery.number
+
+
+def _to_pass_on(token: CancellationToken | None) -> CancellationToken | None:
+    """A publication is cancelled by whoever cancels what led to it, also when the handler that published it has ended."""
+    delivery = current_delivery()
+    if delivery is None or token is not delivery.token or delivery.came_with is None:
+        return token
+    return delivery.came_with

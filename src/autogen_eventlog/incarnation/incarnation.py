@@ -78,7 +78,12 @@ class World(Protocol):
     def ask(self, incarnation: Incarnation, call: Call) -> Coroutine[Any, Any, None]: ...
 
     def publish(
-        self, incarnation: Incarnation, event: EventData, message: Encoded, original: Any
+        self,
+        incarnation: Incarnation,
+        event: EventData,
+        message: Encoded,
+        original: Any,
+        token: CancellationToken | None,
     ) -> Coroutine[Any, Any, None]: ...
 
     def fan_out(self, topic: TopicId, sender: AgentId | None) -> Coroutine[Any, Any, int | None]:
@@ -132,6 +137,8 @@ class Delivery:
     """Its task was cancelled before it ran: asyncio would then never enter the coroutine, nor record its end."""
     generator: Random | None = None
     """What its code draws from, once it draws."""
+    came_with: CancellationToken | None = None
+    """The token of who sent the message, which its own follows while it runs. Publications are sent on with it."""
 
 
 @dataclass(slots=True)
@@ -225,6 +232,8 @@ class Incarnation:
         """Which of them the agent has started, and not stopped."""
         self.effects_own: tuple[type, ...] = ()
         """Classes of models, tools, memories … that are the agent's own state or code, and no effects."""
+        self.heard_here = False
+        """Whether it was given a message of a conversation that began in this process."""
         self._deferred: dict[int, tuple[Delivery, Callable[[], Coroutine[Any, Any, Any]]]] = {}
         self._ids = ids
         self._loop = self.session.loop
@@ -370,6 +379,7 @@ class Incarnation:
             correlation=envelope.correlation,
             metadata=metadata,
         )
+        self.heard_here = self.heard_here or event.correlation is None or EventIds.made_here(event.correlation)
         return self._admit(event, message, deferred=deferred), ticket
 
     def start(self, delivery: Delivery) -> None:
@@ -734,11 +744,18 @@ class Incarnation:
         """Send a recorded call on its way once it is durable."""
         self._let_out(ticket, self._ask_later(call))
 
-    def let_out_publication(self, event: EventData, message: Encoded, original: Any, ticket: Awaitable[Any]) -> None:
+    def let_out_publication(
+        self,
+        event: EventData,
+        message: Encoded,
+        original: Any,
+        ticket: Awaitable[Any],
+        token: CancellationToken | None = None,
+    ) -> None:
         """Send a recorded publication on its way once it is durable."""
         world = self._world
         assert world is not None
-        self._let_out(ticket, lambda: world.publish(self, event, message, original))
+        self._let_out(ticket, lambda: world.publish(self, event, message, original, token))
 
     def _ask_later(self, call: Call) -> Callable[[], Awaitable[None]]:
         async def depart() -> None:

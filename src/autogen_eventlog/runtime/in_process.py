@@ -262,13 +262,21 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         else:
             incarnation.answer(call, reply, None)
 
-    async def publish(self, incarnation: Incarnation, event: EventData, message: Encoded, original: Any) -> None:
+    async def publish(
+        self,
+        incarnation: Incarnation,
+        event: EventData,
+        message: Encoded,
+        original: Any,
+        token: CancellationToken | None,
+    ) -> None:
         """Hand a recorded publication to AutoGen's runtime."""
         object_ = self._to_hand_on(incarnation, message, original)
         await super().publish_message(
             object_,
             parse_topic(str(event.topic)),
             sender=incarnation.id,
+            cancellation_token=token,
             message_id=traced(event, self._recorded(object_, message), sender=incarnation),
         )
 

@@ -73,7 +73,8 @@ class SharedObjects:
             self._given.add(agent_id)
             _only_when_live(agent, _queues(held), incarnation)
         else:
-            vars(agent).update(_for_readers(agent, {name: vars(agent)[name] for name in _queues(held)}))
+            own = {name: vars(agent)[name] for name in _queues(held)}
+            vars(agent).update(_for_readers(agent, own, incarnation))
 
     def outputs(self, agent: Agent) -> tuple[object, ...]:
         """The queues to others that an instance was given, or those that stand in their place."""
@@ -156,13 +157,14 @@ def _empty(queue: asyncio.Queue[Any]) -> asyncio.Queue[Any]:
 class _OfRunsHere:
     """The queue in which an AgentChat team finds what its run has to say, as the team's manager has it.
 
-    Who ran the team in a process that is gone waits no more. What that run still says as it goes on is in the log; in the
-    queue, the next run here would take it for its own, up to the end that it finds there.
+    Who ran the team in a process that is gone waits no more. What that run still says before the team is run here is in the
+    log; in the queue, the next run would take it for its own, up to the end that it finds there. From when the team is
+    run here everything goes through: a run that begins while the old one goes on is one with it in the manager.
     """
 
-    def __init__(self, queue: asyncio.Queue[Any], manager: Agent) -> None:
+    def __init__(self, queue: asyncio.Queue[Any], incarnation: Incarnation) -> None:
         self._queue = queue
-        self._manager = manager
+        self._incarnation = incarnation
 
     async def put(self, item: Any) -> None:
         if self._is_awaited(item):
@@ -177,25 +179,28 @@ class _OfRunsHere:
 
     def _is_awaited(self, item: Any) -> bool:
         delivery = current_delivery()
-        if delivery is None or delivery.correlation is None or EventIds.made_here(delivery.correlation):
+        here = delivery is None or delivery.correlation is None or EventIds.made_here(delivery.correlation)
+        if here or self._incarnation.heard_here:
             return True
-        logger.info("%s: a run of an earlier process goes on, and said: %s", self._manager.id, type(item).__name__)
+        logger.info(
+            "%s: a run of an earlier process goes on, and said: %s", self._incarnation.stream, type(item).__name__
+        )
         return False
 
 
-def _for_readers(agent: Agent, queues: dict[str, asyncio.Queue[Any]]) -> dict[str, Any]:
+def _for_readers(agent: Agent, queues: dict[str, asyncio.Queue[Any]], incarnation: Incarnation) -> dict[str, Any]:
     """Queues to others, as an agent is to have them."""
     if not any(cls.__module__.startswith(_TEAMS) for cls in type(agent).__mro__):
         return dict(queues)
-    return {name: _OfRunsHere(queue, agent) for name, queue in queues.items()}
+    return {name: _OfRunsHere(queue, incarnation) for name, queue in queues.items()}
 
 
 def _only_when_live(agent: Agent, queues: dict[str, asyncio.Queue[Any]], incarnation: Incarnation) -> None:
     """Replay fills no queue that others read."""
-    to_readers = _for_readers(agent, queues)
+    to_readers = _for_readers(agent, queues, incarnation)
     if incarnation.live:
         vars(agent).update(to_readers)
     elif queues:
         to_nobody = {name: _empty(queue) for name, queue in queues.items()}
-        vars(agent).update(_for_readers(agent, to_nobody))
+        vars(agent).update(_for_readers(agent, to_nobody, incarnation))
         incarnation.when_live.append(lambda: vars(agent).update(to_readers))

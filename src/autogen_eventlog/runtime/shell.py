@@ -236,6 +236,7 @@ class JournaledAgent:
 
     async def _answer(self, incarnation: Incarnation, delivery: Delivery, token: CancellationToken | None) -> Any:
         if token is not None:
+            delivery.came_with = token
             token.add_callback(partial(self._cancelled_by_token, incarnation, delivery))
         completion = await self._completion(incarnation, delivery)
         try:

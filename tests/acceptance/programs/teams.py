@@ -105,6 +105,12 @@ def magentic_killed(runtime: AgentRuntime, begun: bool) -> MagenticOneGroupChat:
     return MagenticOneGroupChat([Dawdler("clerk", 2.0)], client, runtime=runtime)
 
 
+def rounds(runtime: AgentRuntime, begun: bool) -> RoundRobinGroupChat:
+    """Is killed in the second answer of its second member."""
+    members: list[Any] = [Dawdler("clerk", 0.0), Dawdler("porter", 0.0 if begun else 60.0)]
+    return RoundRobinGroupChat(members, max_turns=6, runtime=runtime)
+
+
 class Counting(BaseChatAgent):
     """Keeps what it knows in private attributes, and has no `save_state`."""
 
@@ -155,6 +161,7 @@ TEAMS: dict[str, Callable[[AgentRuntime, bool], Any]] = {
     "swarm": swarm,
     "magentic": magentic,
     "magentic_killed": magentic_killed,
+    "rounds": rounds,
     "counting": counting,
     "asking": asking,
 }
