@@ -38,9 +38,18 @@ from autogen_eventlog.state.arrays import numpy_kind
 from autogen_eventlog.state.callables import LOCALS, Cell, Function, Method, Partial, shown_by_module, unwrapped
 from autogen_eventlog.state.form import Form, Malformed
 from autogen_eventlog.state.kind import AnyKind, Kind, Leaf, Outside, Refused
+from autogen_eventlog.state.layout import hides_data
 from autogen_eventlog.state.objects import BASES, PLAIN_NAMES, SCALARS, Plain, Scalar, Whole
 from autogen_eventlog.state.parts import NotState, Parts
-from autogen_eventlog.state.standard import STANDARD, Array, BytesBuffer, Exceptional, TextBuffer, position_of
+from autogen_eventlog.state.standard import (
+    STANDARD,
+    Array,
+    BytesBuffer,
+    Exceptional,
+    TextBuffer,
+    built_in_base,
+    position_of,
+)
 
 CONSTANTS: Final[dict[str, Any]] = {"Ellipsis": ..., "NotImplemented": NotImplemented}
 _VALUES: Final = (AgentId, SecretStr, SecretBytes)
@@ -299,29 +308,21 @@ def _built(cls: type[Any]) -> AnyKind | None:
         return _TASK if issubclass(cls, asyncio.Task) else hidden
     for base, kind in _BUILT_ON:
         if issubclass(cls, base):
-            return kind(name, cls)
+            known = built_in_base(cls) if kind is Exceptional else base
+            return _hidden(cls) if hides_data(cls, known) else kind(name, cls)
     base = next((base for base in SCALARS if issubclass(cls, base)), None)
-    return None if base is None else Scalar(name, cls, base)
+    if base is None:
+        return None
+    return _hidden(cls) if hides_data(cls, base) else Scalar(name, cls, base)
 
 
 def _plain(cls: type[Any]) -> AnyKind:
-    if not _is_laid_out_as_object(cls):
-        return Refused(f"{type_name(cls)} keeps data where Python can't see it")
+    if hides_data(cls):
+        return _hidden(cls)
     parameters: Any = getattr(cls, "__dataclass_params__", None) if is_dataclass(cls) else None
     whole = parameters is not None and parameters.frozen and parameters.eq
     return (Whole if whole else Plain)(type_name(cls), cls)
 
 
-def _is_laid_out_as_object(cls: type) -> bool:
-    """Whether its instances have nothing but attributes that Python sees, which is for CPython to say."""
-    if hasattr(cls, "__del__"):  # an instance made for the question would run it
-        return all(base is object or base.__flags__ & _HEAP for base in cls.__mro__)
-    try:
-        object.__new__(cls)
-    except TypeError:
-        return False
-    return True
-
-
-_HEAP: Final = 1 << 9
-"""Py_TPFLAGS_HEAPTYPE."""
+def _hidden(cls: type) -> Refused:
+    return Refused(f"{type_name(cls)} keeps data where Python can't see it")

@@ -33,7 +33,7 @@ class Exceptional(Plain):
 
     def __init__(self, name: str, cls: type) -> None:
         super().__init__(name, cls)
-        self._base: Any = next(base for base in cls.__mro__ if base.__module__ == "builtins")
+        self._base: Any = built_in_base(cls)
         self._members = dict(_members(self._base))
 
     def take(self, value: Any) -> Parts:
@@ -62,6 +62,14 @@ class Exceptional(Plain):
             vars(BaseException)[link].__set__(instance, value)
         vars(BaseException)[_SUPPRESS].__set__(instance, parts.data[0])
         super().fill(instance, parts)
+
+
+def built_in_base(cls: type) -> type:
+    """The built-in exception after which a class of exceptions is laid out."""
+    base: Any = cls
+    while base.__module__ != "builtins":
+        base = base.__base__
+    return base
 
 
 def _members(cls: type[Any]) -> Iterator[tuple[str, Any]]:
