@@ -321,6 +321,62 @@ async def test_a_snapshot_of_a_class_that_nothing_leads_from_is_set_aside_for_th
     assert "trying without the snapshot" in caplog.text
 
 
+async def test_an_attribute_that_was_renamed_is_not_taken_for_a_new_one(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The snapshot is set aside, and the history replayed; an upcaster that says so makes it usable."""
+    await keep(dsn)
+    source = OLD_KEEPER.replace("_sum", "_total")
+    async with keeping(dsn, source, "Keeper") as (runtime, module):
+        assert await runtime.send_message(module.Put(4), KEEPER) == 10
+    assert "_sum of class 'shop:Keeper' is stored" in caplog.text and "upcaster" in caplog.text
+    caplog.clear()
+
+    @upcaster("shop:Keeper", version=1)
+    def _(fields: dict[str, Any]) -> dict[str, Any]:
+        return {"_total": fields.pop("_sum"), **fields}
+
+    async with keeping(dsn, source, "Keeper") as (runtime, module):
+        assert await runtime.send_message(module.Put(5), KEEPER) == 15
+    assert "trying without" not in caplog.text
+
+
+HELPED = """
+    from dataclasses import dataclass
+    from autogen_core import MessageContext, RoutedAgent, rpc
+
+    @dataclass
+    class Put:
+        number: int
+
+    class Shelf:
+        def __init__(self):
+            self.numbers = []
+
+    class Keeper(RoutedAgent):
+        def __init__(self):
+            super().__init__("keeps")
+            self.shelf = Shelf()
+
+        @rpc
+        async def on_put(self, message: Put, ctx: MessageContext) -> int:
+            self.shelf.numbers.append(message.number)
+            return len(self.shelf.numbers)
+"""
+
+
+async def test_a_class_that_the_agent_uses_has_what_its_constructor_sets_since(dsn: str) -> None:
+    """The agent's own class is as it was: that its helper has changed is other code too."""
+    async with keeping(dsn, HELPED, "Keeper") as (runtime, module):
+        await runtime.send_message(module.Put(1), KEEPER)
+        assert (await runtime.snapshot(KEEPER)).proven
+    changed = HELPED.replace("self.numbers = []", "self.numbers = []\n            self.labels = {}")
+    async with keeping(dsn, changed, "Keeper") as (runtime, module):
+        assert await runtime.send_message(module.Put(2), KEEPER) == 2
+        shelf: Any = vars(await runtime.view(KEEPER))["shelf"]
+        assert vars(shelf) == {"numbers": [1, 2], "labels": {}}
+
+
 async def test_a_snapshot_is_not_judged_by_code_that_has_changed_since(dsn: str) -> None:
     await keep(dsn)
     changed = OLD_KEEPER.replace("return self._sum", "return 10 * self._sum")

@@ -10,8 +10,9 @@ from autogen_core import Agent
 
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import PayloadCorrupt
-from autogen_eventlog.incarnation.producer import code_hash
+from autogen_eventlog.incarnation.producer import producer_of
 from autogen_eventlog.postgres.records import Snapshot
+from autogen_eventlog.snapshots.clock import PRODUCER
 from autogen_eventlog.state import CapturedState, load
 
 KIND: Final = "captured"
@@ -37,5 +38,10 @@ def put(snapshot: Snapshot, agent: Agent, codec: Codec, outside: Collection[obje
     if recorded != found:
         where = f"snapshot of stream {snapshot.stream!r} at version {snapshot.version}"
         raise PayloadCorrupt(where, f"its sum is {found}, and {recorded} was recorded")
-    other_code = snapshot.code_hash != code_hash(type(agent))
-    load(snapshot.payload, into=agent, codec=codec, outside=outside, other_code=other_code)
+    load(snapshot.payload, into=agent, codec=codec, outside=outside, other_code=_is_of_other_code(snapshot, agent))
+
+
+def _is_of_other_code(snapshot: Snapshot, agent: Agent) -> bool:
+    """Whether the agent's class, or anything that it uses, is not what it was when the state was captured."""
+    now, then = producer_of(agent), snapshot.metadata.get(PRODUCER)
+    return snapshot.code_hash != now.code_hash or (then is not None and now.differs(then))

@@ -50,6 +50,9 @@ _HANDLERS: Final = "_handlers"
 """Where AutoGen's `RoutedAgent` keeps which method handles what: a part of the code, and so today's."""
 _NOTHING: Final = "list"
 
+_RENAMED: Final = (
+    "Say what became of it with an upcaster for the class (autogen_eventlog.upcaster); one that changes nothing will do"
+)
 _FACTORY: Final = "Make the instance by the factory that made the one whose state it is"
 
 
@@ -358,7 +361,10 @@ class _Loading:
         for step in steps:
             attributes = step.fields(attributes)
         if self._other_code and isinstance(kind, Plain):
-            attributes = {**self._since_then(kind, attributes), **attributes}
+            since = self._since_then(kind, attributes)
+            if since and not steps:
+                self._refuse_renamed(kind, attributes, since)
+            attributes = {**since, **attributes}
         return replace(parts, attributes=attributes) if attributes or parts.attributes is not None else parts
 
     def _since_then(self, kind: Plain, attributes: dict[str, Any]) -> dict[str, Any]:
@@ -368,6 +374,23 @@ class _Loading:
         else:
             fresh = {name: default() for name, default in plain_defaults(kind.cls).items()}
         return {name: value for name, value in fresh.items() if name not in attributes}
+
+    def _refuse_renamed(self, kind: Plain, attributes: dict[str, Any], since: dict[str, Any]) -> None:
+        """What was under a name that nothing sets any more may be under a new one now, and would be empty there.
+
+        Raises:
+            ShapeMismatch: It may, and no upcaster says what became of it.
+        """
+        if self._at not in self._in_place:
+            return
+        made = kind.take(self._built[self._at].value).attributes or {}
+        gone = sorted(name for name in attributes if name not in made)
+        if gone:
+            problem = (
+                f"{', '.join(gone)} of class {kind.name!r} is stored, which its constructor does not set, and "
+                f"{', '.join(sorted(since))} is not, which it sets"
+            )
+            raise ShapeMismatch(problem, _RENAMED)
 
     def _hashed(self, number: int) -> set[int]:
         entry = self._entries[number]
