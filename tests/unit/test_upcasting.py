@@ -16,7 +16,7 @@ from autogen_eventlog import renamed, upcaster
 from autogen_eventlog.codec import Codec, TypeRegistry
 from autogen_eventlog.codec.names import type_name
 from autogen_eventlog.codec.upcasting import UPCASTING
-from autogen_eventlog.errors import PayloadCorrupt, ShapeChanged, TypeNotAllowed
+from autogen_eventlog.errors import NotEncodable, PayloadCorrupt, ShapeChanged, TypeNotAllowed
 
 T = TypeVar("T")
 
@@ -338,3 +338,93 @@ def test_a_codec_that_has_read_the_class_before_reads_old_ones_once_an_upcaster_
 
     assert codec.decode(stored) == Order(1, "EUR")
     assert b'"$v":2' in codec.encode(Order(1, "EUR")).data
+
+
+class Price(BaseModel, Generic[T]):
+    amount: T
+
+
+def in_cents(fields: dict[str, Any]) -> None:
+    fields["amount"] = int(fields["amount"] * 100)
+
+
+def test_an_upcaster_of_a_generic_model_holds_for_all_that_it_is_parametrised_with() -> None:
+    codec = Codec(TypeRegistry())
+    codec.registry.register(Price, Price[float])
+    stored = codec.encode(Price[float](amount=2.5)).data
+    upcaster(Price, version=1)(in_cents)
+    assert codec.decode(stored) == Price[float].model_construct(amount=250)
+    again = codec.encode(Price[float](amount=250.0)).data
+    assert json.loads(again)["$v"] == 2
+    assert codec.decode(again) == Price[float](amount=250.0)
+
+
+@dataclass
+class Fee:
+    amount: float
+
+
+@dataclass
+class Tax(Fee):
+    rate: int = 19
+
+
+@dataclass
+class Toll(Fee):
+    road: str = ""
+
+
+def test_an_upcaster_of_a_base_class_holds_for_subclasses_that_have_none_of_their_own() -> None:
+    codec = Codec(TypeRegistry())
+    codec.registry.register(Tax, Toll)
+    tax, toll = codec.encode(Tax(2.5)).data, codec.encode(Toll(2.5)).data
+    upcaster(Fee, version=1)(in_cents)
+
+    @upcaster(Toll, version=1)
+    def _(fields: dict[str, Any]) -> None:
+        fields["road"] = "A1"
+
+    assert codec.decode(tax) == Tax(250)
+    assert codec.decode(toll) == Toll(2.5, "A1")
+    assert json.loads(codec.encode(Tax(3)).data)["$v"] == 2
+    assert codec.decode(codec.encode(Tax(3)).data) == Tax(3)
+
+
+def test_what_was_set_of_a_model_goes_along_with_what_an_upcaster_makes_of_it() -> None:
+    codec = Codec(TypeRegistry())
+    codec.registry.register(Bill)
+    old = json.loads(codec.encode(Bill(total=5)).data)
+    assert old["$set"] == ["total"]
+    old["sum"] = old.pop("total")
+    old["$set"] = ["sum"]
+
+    @upcaster(Bill, version=1)
+    def _(fields: dict[str, Any]) -> None:
+        fields["total"] = fields.pop("sum")
+
+    bill = codec.decode(json.dumps(old).encode())
+    assert isinstance(bill, Bill)
+    assert (bill.model_fields_set, bill.model_dump(exclude_unset=True)) == ({"total"}, {"total": 5})
+
+
+class Open(BaseModel, extra="allow"):
+    a: int
+    b: int = 9
+
+
+def test_what_was_an_extra_field_is_the_field_that_the_class_has_since() -> None:
+    stored = {"$t": type_name(Open), "a": 1, "$extra": {"b": 2, "c": 3}, "$set": ["a", "b", "c"]}
+    codec = Codec(TypeRegistry())
+    codec.registry.register(Open)
+    found = codec.decode(json.dumps(stored).encode())
+    assert isinstance(found, Open)
+    assert (found.b, found.model_extra, found.model_dump()) == (2, {"c": 3}, {"a": 1, "b": 2, "c": 3})
+
+
+def test_a_class_whose_name_is_that_of_another_s_past_is_not_recorded() -> None:
+    codec = Codec(TypeRegistry())
+    codec.registry.register(Line, Order)
+    renamed(type_name(Order), Line)
+    with pytest.raises(NotEncodable, match="give the class another name"):
+        codec.encode(Order(1, "EUR"))
+    assert codec.decode(codec.encode(Pair(1)).data)  # others are

@@ -128,7 +128,9 @@ class Codec:
 
     def _read(self, data: bytes, where: str, opaque: bool) -> object:
         if data.startswith(b"\0lost "):  # nothing that is encoded begins so (sql/views/event_full.sql)
-            raise PayloadCorrupt(where, f"its row of large_payload is gone or altered; its SHA-256 is {data[-32:].hex()}")
+            raise PayloadCorrupt(
+                where, f"its row of large_payload is gone or altered; its SHA-256 is {data[-32:].hex()}"
+            )
         try:
             stored = json.loads(
                 str(data, "utf-8"), parse_constant=refuse_constant
@@ -160,10 +162,14 @@ class Codec:
         return plan_for(cls, type_name(cls), self.registry.custom(cls))
 
     def _plan_to_encode(self, cls: type) -> Plan:
+        name = type_name(cls)
+        today = UPCASTING.today(name)
+        if today != name:
+            raise Refusal(name, f"what is stored under its name is a {today!r} (renamed): give the class another name")
         try:
             plan = self._plan(cls)
         except NotData as problem:
-            raise Refusal(type_name(cls), problem.reason) from None
+            raise Refusal(name, problem.reason) from None
         if self._learn:
             self._learned[plan.name] = cls
             self._decoders.pop(plan.name, None)

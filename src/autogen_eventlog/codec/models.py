@@ -14,10 +14,8 @@ from autogen_eventlog.codec.attributes import Attributes, attribute_forms
 from autogen_eventlog.codec.objects import PURE_FACTORIES, require_constructible
 from autogen_eventlog.codec.plan import Plan
 from autogen_eventlog.codec.walk import Live, Walk
-from autogen_eventlog.codec.wire import TAG, Malformed, Node, Refusal
+from autogen_eventlog.codec.wire import SET, TAG, Malformed, Node, Refusal
 
-_SET = "$set"
-"""`model_fields_set`, where it isn't all fields."""
 _EXTRA = "$extra"
 _PRIVATE = "$private"
 _DELETED = "$deleted"
@@ -41,7 +39,7 @@ def model_plan(cls: type[BaseModel], name: str) -> Plan:
             return walk.again(value)
         form.update(attribute_forms(attributes, value, walk.fill, depth + 1))
         if value.__pydantic_fields_set__ != every:
-            form[_SET] = walk.one(sorted(value.__pydantic_fields_set__), depth + 1)
+            form[SET] = walk.one(sorted(value.__pydantic_fields_set__), depth + 1)
         _add_dict(form, _EXTRA, value.__pydantic_extra__, walk, depth)
         _add_dict(form, _PRIVATE, value.__pydantic_private__, walk, depth)
         deleted = private_defaults.keys() - (value.__pydantic_private__ or {}).keys()
@@ -55,6 +53,7 @@ def model_plan(cls: type[BaseModel], name: str) -> Plan:
         lacking = [name for name in private_defaults if name not in deleted and name not in (private or {})]
         if lacking:
             private = {**(private or {}), **{name: private_defaults[name]() for name in lacking}}
+        _take_in(node, extra, given, every)
         stored = set(node)
         names = attributes.names(node)
         if given is None:  # all that were stored were given; a field that the class has got since was not
@@ -93,12 +92,20 @@ def _add_dict(form: Node, key: str, found: dict[str, object] | None, walk: Walk,
 
 
 def _pop_set(node: Node) -> set[str] | None:
-    given = node.pop(_SET, None)
+    given = node.pop(SET, None)
     if given is None:
         return None
     if type(given) is not list or any(type(name) is not str for name in cast("list[object]", given)):
-        raise Malformed(f"{_SET} is not a list of names")
+        raise Malformed(f"{SET} is not a list of names")
     return set(cast("list[str]", given))
+
+
+def _take_in(node: Node, extra: dict[str, object] | None, given: set[str] | None, fields: set[str]) -> None:
+    """What was an extra field when it was stored, and is a field of the class now."""
+    for name in [name for name in extra or () if name in fields and name not in node]:
+        node[name] = cast("dict[str, object]", extra).pop(name)
+        if given is not None:
+            given.add(name)
 
 
 def _pop_dict(node: Node, key: str) -> dict[str, object] | None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from autogen_eventlog.codec.names import split_arguments, type_name
-from autogen_eventlog.codec.wire import UPCAST, VERSION, ShapeMismatch
+from autogen_eventlog.codec.wire import SET, UPCAST, VERSION, ShapeMismatch
 
 Fields = dict[str, Any]
 Step = Callable[[Fields], "Fields | None"]
@@ -36,7 +36,11 @@ class NamedStep:
     def node(self, node: Fields) -> Fields:
         """The step on a stored node; what stands beside the fields, under names with `$`, is not shown to it."""
         beside = {key: value for key, value in node.items() if key.startswith("$")}
+        before = node.keys() - beside.keys()
         made = self.fields({key: value for key, value in node.items() if not key.startswith("$")})
+        if isinstance(beside.get(SET), list):  # what it adds was given, as what it was made of was
+            given = cast("list[str]", beside[SET])
+            beside[SET] = [*(name for name in given if name in made), *(name for name in made if name not in before)]
         return {**made, **beside, UPCAST: True}
 
     def fields(self, fields: Fields) -> Fields:
@@ -72,7 +76,8 @@ class Upcasting:
         """Register a function that turns the fields of a stored version into those of the next one (a decorator).
 
         It is given the fields of one object by name, those within them as objects of today, and changes them in place or
-        returns others. It must only compute.
+        returns others. It must only compute. It holds for all that a generic model is parametrised with, and for
+        subclasses that have no upcasters of their own.
 
         Args:
             cls: The class, or the `module:qualname` that is stored where the class is no more.
@@ -121,11 +126,25 @@ class Upcasting:
         return version
 
     def _version_of(self, cls: type) -> int:
-        name = type_name(cls)
-        names = {name, *(old for old in self._renamed if self.today(old) == name)}
-        registered = [version for stored, version in self._steps if stored in names]
+        registered = self._own_versions(cls) or next(filter(None, map(self._own_versions, cls.__mro__[1:])), [])
         methods = [int(found[2]) - 1 for found in map(_METHOD.match, dir(cls)) if found is not None]
         return max([_declared(cls), *(version + 1 for version in (*registered, *methods))])
+
+    def _own_versions(self, cls: type) -> list[int]:
+        """The versions for which upcasters are registered for the class itself, or for what it parametrises."""
+        if not self._steps:
+            return []
+        name = type_name(cls)
+        today = {name, _origin(name)}
+        names = {*today, *(old for old in self._renamed if self.today(old) in today)}
+        return [version for stored, version in self._steps if stored in names]
+
+    def _inherited(self, cls: type | None, version: int) -> Step | None:
+        """The upcaster of the nearest base class that has any, for a class that has none itself."""
+        if cls is None or self._own_versions(cls):
+            return None
+        base = next((base for base in cls.__mro__[1:] if self._own_versions(base)), None)
+        return None if base is None else self._steps.get((type_name(base), version))
 
     @property
     def empty(self) -> bool:
@@ -134,7 +153,7 @@ class Upcasting:
 
     def concerns(self, name: str, cls: type | None) -> bool:
         """Whether what is stored under a name may be of another shape than today's, or have another name."""
-        registered = any(stored == name for stored, _ in self._steps)
+        registered = any(stored in (name, _origin(name)) for stored, _ in self._steps)
         return registered or self.today(name) != name or (cls is not None and self.version_of(cls) > 1)
 
     def today(self, name: str) -> str:
@@ -173,13 +192,13 @@ class Upcasting:
             raise ShapeMismatch(f"{VERSION} of a {name!r} is {version!r}, not a version")
         steps: list[NamedStep] = []
         for _ in range(_FARTHEST):
-            step = self._steps.get((name, version))
+            step = self._steps.get((name, version)) or self._steps.get((_origin(name), version))
             if step is None and self.today(name) != name:
                 name = self._next_name(name)
                 continue
             cls = None if step is not None else find(name)
             if step is None and cls is not None and version < self.version_of(cls):
-                step = _method(cls, version)
+                step = self._inherited(cls, version) or _method(cls, version)
                 if step is None:
                     found = f"a {name!r} of version {version} is stored; today's is version {self.version_of(cls)}"
                     raise ShapeMismatch(f"{found}, and no upcaster leads there", _REMEDY)
@@ -201,6 +220,11 @@ class Upcasting:
 def _method(cls: type, version: int) -> Step | None:
     """eventsourcing's own way: a static method of the class."""
     return getattr(cls, f"upcast_v{version}_v{version + 1}", None)
+
+
+def _origin(name: str) -> str:
+    """Of `m:Box[m:Item]` the `m:Box`; of other names themselves."""
+    return name.partition("[")[0]
 
 
 def _declared(cls: type) -> int:
