@@ -7,23 +7,20 @@ look; give AutoGen's form, as of then) travels in a context variable, so that a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from autogen_core import Agent
-from pydantic import ValidationError
 
 from autogen_eventlog.errors import InvalidState, MessageTypesMissing
 from autogen_eventlog.points import Point
+from autogen_eventlog.runtime.unknown_messages import Unknown, unknown_messages
 from autogen_eventlog.snapshots import has_own_state
 
 logger = logging.getLogger(__name__)
-
-_MESSAGES = ("message_thread", "message_buffer")
-"""Where AgentChat's managers and containers keep messages in their states."""
 
 _STATES = frozenset(
     {
@@ -50,13 +47,13 @@ _AGENTCHAT = "custom_message_types=[…] of the team, or produced_message_types 
 class Trial:
     """States are looked at and not loaded."""
 
-    missing: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Message types that are not known here, by agent."""
+    missing: dict[str, list[Unknown]] = field(default_factory=dict[str, list[Unknown]])
+    """Messages of types that are not known here, by agent."""
 
     @property
-    def types(self) -> list[str]:
+    def messages(self) -> list[Unknown]:
         """Those of all agents."""
-        return sorted({name for names in self.missing.values() for name in names})
+        return [one for found in self.missing.values() for one in found]
 
     def raise_missing(self) -> None:
         """Say which are missing, of all agents.
@@ -65,7 +62,7 @@ class Trial:
             MessageTypesMissing: Some are.
         """
         if self.missing:
-            raise missing_types(", ".join(self.missing), self.types)
+            raise missing_types(", ".join(self.missing), self.messages)
 
 
 _TRIAL: ContextVar[Trial | None] = ContextVar("trial", default=None)
@@ -110,12 +107,12 @@ async def check(agent: str, instance: Agent, state: Mapping[str, Any]) -> None:
         instance: The agent, or one like it. Nothing of it is changed.
 
     Raises:
-        InvalidState: It says that it is the state of something else, or of another version.
+        InvalidState: It says that it is the state of something else, or of another version, or a message in it is none.
         MessageTypesMissing: It holds messages of types that are not known here.
     """
     if has_own_state(instance):
         _compare(agent, "", await _said(agent, instance), state)
-    missing = _unknown_messages(agent, instance, state)
+    missing = list(unknown_messages(agent, instance, state))
     tried = current_trial()
     if missing and tried is not None:
         tried.missing[agent] = missing
@@ -123,8 +120,9 @@ async def check(agent: str, instance: Agent, state: Mapping[str, Any]) -> None:
         raise missing_types(agent, missing)
 
 
-def missing_types(agent: str, types: list[str]) -> MessageTypesMissing:
-    """The error that names them."""
+def missing_types(agent: str, messages: Iterable[Unknown]) -> MessageTypesMissing:
+    """The error that names the types of these messages."""
+    types = sorted({one.type for one in messages})
     problem = f"it holds messages of types that are not known here: {', '.join(types)}"
     remedy = f"Import them and name them ({_AGENTCHAT} in AgentChat). Nothing was changed"
     return MessageTypesMissing(agent, problem, remedy, tuple(types))
@@ -153,27 +151,3 @@ def _compare(agent: str, path: str, own: object, given: object) -> None:
             raise InvalidState(agent, problem, "Load it into an agent of the kind that saved it. Nothing was changed")
     for name, value in mine.items():
         _compare(agent, f"{path}.{name}" if path else name, value, theirs.get(name))
-
-
-def _unknown_messages(agent: str, instance: Agent, state: Mapping[str, Any]) -> list[str]:
-    """The types of messages in a state that AgentChat can't make again, by what the instance makes messages with.
-
-    Raises:
-        InvalidState: A message of a known type is not whole.
-    """
-    create: Any = getattr(getattr(instance, "_message_factory", None), "create", None)
-    if create is None:
-        return []
-    unknown: set[str] = set()
-    for name in _MESSAGES:
-        for number, message in enumerate(state.get(name) or ()):
-            try:
-                create(message)
-            except ValidationError as error:
-                first = error.errors()[0]
-                said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-                problem = f"{name}[{number}] is no {message.get('type')} of this version of AgentChat ({said})"
-                raise InvalidState(agent, problem, "Save it again with the version that wrote it, and newer") from error
-            except ValueError:
-                unknown.add(str(message.get("type")))
-    return sorted(unknown)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from autogen_core import AgentId
 
-from autogen_eventlog.errors import InvalidState
+from autogen_eventlog.errors import InvalidState, MessageTypesMissing
 from autogen_eventlog.points import point
 from autogen_eventlog.runtime.in_process import EventSourcedAgentRuntime
 from autogen_eventlog.runtime.plain_states import Trial, autogen_form, trial
@@ -19,6 +20,9 @@ from autogen_eventlog.transfer.message_forms import completed_alone
 from autogen_eventlog.transfer.team_forms import in_todays_form, is_team_state
 
 logger = logging.getLogger(__name__)
+
+_UNKNOWN_TYPE = "Unknown message type: "
+"""What AgentChat's `MessageFactory.create` says, before the type."""
 
 
 class StateOwner(Protocol):
@@ -94,34 +98,42 @@ async def load_team_state(
 
     Raises:
         InvalidState: It is no state of such a team, or of a form or version that is not known; nothing was changed.
-        MessageTypesMissing: It holds messages of types that the team does not know; nothing was changed.
+        MessageTypesMissing: It holds messages of types that the team, or one within a participant, does not know; nothing was
+            changed. A team that is in no field of its participant says so when it is loaded; all is put back then.
         Whatever an agent's `load_state` raised, EventTooLarge, DatabaseUnavailable: what the team's agents say of themselves is
             then put back to what it was before, after a cancellation too. Where not even that can be recorded, an error in
             the log of this module names the agents that are changed.
     """
     with autogen_form(point()):
         before = _in_autogens_form(team.name, await team.save_state())
-    if participant is None:
-        todays: Mapping[str, Any] = _of_team(team, state, before)
-    else:
-        todays = _of_participant(team.name, participant, state, before, await team.save_state())
+    with _of_known_form(team.name):
+        if participant is None:
+            todays: Mapping[str, Any] = _of_team(team, state, before)
+        else:
+            todays = _of_participant(team.name, participant, state, before, await team.save_state())
     missing = await _missing(team, todays)
     if unknown_messages == "keep" and missing.missing:
-        todays = kept(todays, missing.types)
+        todays = _kept(team.name, todays, missing)
         missing = await _missing(team, todays)
     missing.raise_missing()
+    await _load(team, todays, before)
+
+
+async def _load(team: StateOwner, state: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     try:
-        await team.load_state(todays)
+        await team.load_state(state)
     except (Exception, asyncio.CancelledError) as error:  # an agent's own code, the log, who gives up waiting
         logger.warning("team %s is put back to what it was: a state could not be loaded: %r", team.name, error)
-        await _put_back(team, before, todays)
+        if await _put_back(team, before, state) and str(error).startswith(_UNKNOWN_TYPE):
+            raise _missing_within(team.name, str(error).removeprefix(_UNKNOWN_TYPE)) from error
         raise
 
 
-async def _put_back(team: StateOwner, before: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+async def _put_back(team: StateOwner, before: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
     """Load what the team said before. Where that fails too, why loading failed is still what the caller is told."""
     try:
         await team.load_state(before)
+        return True
     except (Exception, asyncio.CancelledError) as error:
         changed = ", ".join(map(repr, await _changed(team, before, given)))
         said = (
@@ -130,6 +142,7 @@ async def _put_back(team: StateOwner, before: Mapping[str, Any], given: Mapping[
         logger.error(said, team.name, error, changed or "none", "restore them (eventlog restore)")
         if isinstance(error, asyncio.CancelledError):
             raise
+        return False
 
 
 async def _changed(team: StateOwner, before: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
@@ -148,6 +161,31 @@ async def _missing(team: StateOwner, state: Mapping[str, Any]) -> Trial:
     with trial() as tried:
         await team.load_state(state)
     return tried
+
+
+def _kept(team: str, state: Mapping[str, Any], missing: Trial) -> Mapping[str, Any]:
+    try:
+        return kept(state, missing.messages)
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"a message to be kept is nothing that JSON can hold: {error}"
+        raise InvalidState(team, problem, "Give what team.save_state() gave") from error
+
+
+def _missing_within(team: str, kind: str) -> MessageTypesMissing:
+    """What a team says that was not found in the participant that holds it."""
+    problem = f"a team within one of its agents does not know messages of type {kind}"
+    remedy = "Name it there (custom_message_types=[…] of that team). All agents are as they were before"
+    return MessageTypesMissing(team, problem, remedy, (kind,))
+
+
+@contextmanager
+def _of_known_form(team: str) -> Generator[None]:
+    """Inside, a state's messages are completed, which takes for granted what AgentChat's have: lists, names as text."""
+    try:
+        yield
+    except TypeError as error:
+        problem = f"it holds messages or calls of tools in a form that none of AgentChat's has ({error})"
+        raise InvalidState(team, problem, "Give what save_state() gave") from error
 
 
 def _of_team(team: StateOwner, state: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
