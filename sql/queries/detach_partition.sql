@@ -1,2 +1,2 @@
--- Takes a partition out of the log; appends and reads wait for the moment that it takes.
+-- Takes a partition out of the log; appends and reads wait until the transaction ends.
 ALTER TABLE event DETACH PARTITION {partition}

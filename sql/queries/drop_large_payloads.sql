@@ -1,2 +1,3 @@
--- Removes the large payloads of a month whose events were removed. A month that ended before there were any has none.
+-- Removes the large payloads of a month whose events were removed. Locks: ACCESS EXCLUSIVE on `large_payload`, so in a
+-- transaction that holds none on `event`.
 DROP TABLE IF EXISTS {payloads}

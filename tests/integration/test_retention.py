@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -29,8 +29,9 @@ from autogen_eventlog.cli.app import app
 from autogen_eventlog.errors import EventsMissing, InvalidPoint, PayloadCorrupt, RetentionRefused
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.partitions import Partition, Partitions, Sums
-from autogen_eventlog.retention import Archive, JsonLinesArchive, ParquetArchive, Retention
+from autogen_eventlog.retention import Archive, DroppedPartition, JsonLinesArchive, ParquetArchive, Retention
 from autogen_eventlog.state import capture
+from tests.integration.store import eventually
 
 ONE, TWO, TELLER = AgentId("adder", "one"), AgentId("adder", "two"), AgentId("teller", "x")
 NOW = datetime.now(timezone.utc)
@@ -189,12 +190,13 @@ async def test_large_payloads_go_with_their_month_and_are_archived_in_full(dsn: 
         await runtime.send_message(Note(text), ONE)
         (part,) = await Retention(log).plan(NOW)
         assert part.partition.bytes > 20_000
+        payload_tables_before = payload_tables(dsn)
         (dropped,) = await Retention(log).drop(NOW, archive=JsonLinesArchive(tmp_path))
         assert archived(Path(str(dropped.archive)), ONE) == old
         assert (await runtime.view(ONE)).notes == [text] * 4  # type: ignore[attr-defined]
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM eventlog.large_payload").fetchone() == (1,)
-        assert connection.execute(f"SELECT to_regclass('eventlog.{part.partition.payloads}')").fetchone() == (None,)
+        assert payload_tables(dsn) == payload_tables_before - {f"large_payload{part.partition.name[len('event') :]}"}
 
 
 async def test_a_row_that_is_gone_is_told_from_an_agent_that_never_was(dsn: str) -> None:
@@ -374,6 +376,180 @@ async def test_what_is_kept_can_still_be_checked_and_judged(dsn: str) -> None:
         assert report.same and len(report.agents) == 2
         (judged,) = await runtime.determinism()
         assert judged.agents == 1 and [one.agent for one in judged.undecided] == [str(ONE)]
+
+
+# -- what comes meanwhile -----------------------------------------------------------------------------------------
+
+
+class Meanwhile:
+    """An archive of nothing, while which something happens."""
+
+    def __init__(self, happens: Callable[[], Awaitable[object]]) -> None:
+        self._happens = happens
+
+    async def write(self, partition: Partition, sums: Sums, events: AsyncIterator[RecordedEvent]) -> str:
+        await self._happens()
+        return "nowhere"
+
+
+@pytest.fixture
+def before_removal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Awaitable[object]]], None]:
+    """Something happens between the last plan of a month and its removal, once."""
+
+    def set_up(happens: Callable[[], Awaitable[object]]) -> None:
+        real, left = Partitions.drop, [happens]
+
+        async def drop(self: Partitions, *arguments: Any) -> bool:
+            if left:
+                await left.pop()()
+            return await real(self, *arguments)
+
+        monkeypatch.setattr(Partitions, "drop", drop)
+
+    return set_up
+
+
+@pytest.fixture(params=["while it is archived", "after it was planned anew"])
+def dropping(request: pytest.FixtureRequest, before_removal: Any) -> Callable[..., Awaitable[list[DroppedPartition]]]:
+    """Removes months; something happens meanwhile."""
+
+    async def drop(log: EventLog, happens: Callable[[], Awaitable[object]]) -> list[DroppedPartition]:
+        if request.param == "while it is archived":
+            return await Retention(log).drop(NOW, archive=Meanwhile(happens))
+        before_removal(happens)
+        return await Retention(log).drop(NOW)
+
+    return drop
+
+
+async def test_a_restore_into_a_month_that_is_being_removed_keeps_it(dsn: str, dropping: Any) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1, 2, 3)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 4)
+        with pytest.raises(RetentionRefused, match=r"needed since .* adder/one: a branch needs") as refused:
+            await dropping(log, lambda: runtime.restore(ONE, version=3))
+        assert "snapshot" in refused.value.remedy
+        assert [part.may_go for part in await Retention(log).plan(NOW)] == [False]
+    async with running(dsn) as (runtime, log):
+        assert await runtime.send_message(Add(9), ONE) == 10
+
+
+async def test_a_fork_from_a_month_that_is_being_removed_keeps_it(dsn: str, dropping: Any) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1, 2)
+        saved = await runtime.agent_save_state(ONE)
+        await add(runtime, 3)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        with pytest.raises(RetentionRefused, match=r"needed since .* adder/one: a branch needs"):
+            await dropping(log, lambda: runtime.agent_load_state(TWO, saved))
+        assert (await runtime.view(TWO)).numbers == [1, 2]  # type: ignore[attr-defined]
+
+
+async def test_a_snapshot_that_goes_while_its_month_is_being_removed_keeps_it(dsn: str, dropping: Any) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with running(dsn) as (_, log):
+        (snapshot,) = await log.snapshots.list_snapshots(str(ONE))
+        with pytest.raises(RetentionRefused, match="no snapshot"):
+            await dropping(log, lambda: log.snapshots.delete_snapshot(snapshot))
+        assert len(await Retention(log).plan(NOW)) == 1
+
+
+async def test_a_restore_elsewhere_does_not_keep_a_month(dsn: str, dropping: Any) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 2, 3, agent=TWO)
+        assert len(await dropping(log, lambda: runtime.restore(TWO, version=3))) == 1
+
+
+async def test_of_two_retentions_at_once_the_second_is_refused(dsn: str) -> None:
+    async with running(dsn) as (runtime, _):
+        await add(runtime, 1)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with EventLog.open(dsn) as one, EventLog.open(dsn) as other:
+
+        async def second() -> None:
+            with pytest.raises(RetentionRefused, match="another retention of this log is under way"):
+                await Retention(other).drop(NOW)
+
+        assert len(await Retention(one).drop(NOW, archive=Meanwhile(second))) == 1
+        assert await Retention(other).drop(NOW) == []
+
+
+async def test_a_month_that_others_removed_meanwhile_is_said_to_be_gone(dsn: str, dropping: Any) -> None:
+    async with running(dsn) as (runtime, log):
+        await add(runtime, 1)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with EventLog.open(dsn) as log:
+        (part,) = await Retention(log).plan(NOW)
+
+        async def remove() -> None:
+            async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+                await connection.execute(f"DROP TABLE eventlog.{part.partition.name}")  # type: ignore[arg-type]
+
+        with pytest.raises(RetentionRefused, match="removed meanwhile"):
+            await dropping(log, remove)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "mode"),
+    [("large_payload", "event", "ROW EXCLUSIVE"), ("event", "large_payload", "ACCESS SHARE")],
+    ids=["appends", "reads"],
+)
+async def test_a_removal_does_not_come_to_a_deadlock_with(dsn: str, first: str, second: str, mode: str) -> None:
+    """Appends of large payloads lock them before the events, and reads the events before them."""
+    async with running(dsn) as (runtime, log):
+        await runtime.send_message(Note("x" * 20_000), ONE)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+    async with (
+        EventLog.open(dsn) as log,
+        await psycopg.AsyncConnection.connect(dsn) as other,
+        await psycopg.AsyncConnection.connect(dsn, autocommit=True) as watching,
+    ):
+        await other.execute("SET deadlock_timeout = '1ms'")  # so that it would be the one to be told
+        await other.execute(f"LOCK TABLE eventlog.{first} IN {mode} MODE")  # type: ignore[arg-type]
+        removing = asyncio.create_task(Retention(log).drop(NOW))
+
+        async def waits() -> bool:
+            waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            return (await watching.execute(waiting)).rowcount == 1
+
+        await eventually(waits, "the removal waits for a lock")
+        await other.execute(f"LOCK TABLE eventlog.{second} IN {mode} MODE")  # type: ignore[arg-type]
+        await other.commit()
+        assert len(await removing) == 1
+    assert len(payload_tables(dsn)) == 3  # of this month, of the next, and the default one
+
+
+async def test_large_payloads_that_a_killed_retention_left_go_with_the_next(dsn: str, monkeypatch: Any) -> None:
+    async with running(dsn) as (runtime, log):
+        await runtime.send_message(Note("x" * 20_000), ONE)
+        await runtime.snapshot(ONE)
+    grow_old(dsn)
+
+    async def killed(*arguments: Any) -> None:
+        raise asyncio.CancelledError
+
+    async with EventLog.open(dsn) as log:
+        with monkeypatch.context() as patched, pytest.raises(asyncio.CancelledError):
+            patched.setattr(Partitions, "drop_payloads", killed)
+            await Retention(log).drop(NOW)
+        assert await Retention(log).plan(NOW) == [] and len(payload_tables(dsn)) == 4
+        assert await Retention(log).drop(NOW) == []
+        assert len(payload_tables(dsn)) == 3 and len(await Retention(log).dropped()) == 1
 
 
 # -- archives -----------------------------------------------------------------------------------------------------
@@ -558,6 +734,12 @@ async def oldest(log: EventLog) -> tuple[Partition, Sums]:
 async def archive_oldest(log: EventLog, archive: Archive) -> str:
     partition, sums = await oldest(log)
     return await archive.write(partition, sums, Partitions(log.reader.pool).events(partition))
+
+
+def payload_tables(dsn: str) -> set[str]:
+    with psycopg.connect(dsn) as connection:
+        names = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'large_payload%'"
+        return {row[0] for row in connection.execute(names).fetchall()}
 
 
 def files_in(directory: Path) -> list[str]:

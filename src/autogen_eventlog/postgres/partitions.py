@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import Final, cast
 
 import psycopg
 from psycopg import sql
@@ -16,9 +17,12 @@ from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.large import is_lost
 from autogen_eventlog.postgres.pool import Connection, Pool, fetch
 from autogen_eventlog.postgres.records import PAGE_BYTES, is_full, recorded_event
+from autogen_eventlog.postgres.session import Patience, connect, patiently
 from autogen_eventlog.postgres.sql import query
 
-_PAGE = 1000
+_PAGE: Final = 1000
+_PATIENCE: Final = 30.0
+"""Seconds to try for a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +35,6 @@ class Partition:
     """Excluded."""
     bytes: int
     """On disk, with indexes and the large payloads of that month."""
-
-    @property
-    def payloads(self) -> str:
-        """The table of the large payloads that its events refer to."""
-        return f"large_payload_{self.name[len('event_') :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +59,25 @@ class HeldStream:
     """The oldest proven snapshot at or after that version."""
     waiting: int | None
     """Its first version there that is a message which was accepted, for somebody, and has not reached everybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Once a month is gone, a stream needs a proven snapshot at a version between these, both included."""
+
+    stream: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the plan to remove a partition stands on."""
+
+    sums: Sums
+    branches: int
+    """How many restores and forks lay outside of it when the plan began."""
+    supports: tuple[Support, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,46 +146,111 @@ class Partitions:
         """What was removed, oldest first."""
         return [DroppedPartition(*row) for row in await self._pool.fetch("dropped_partitions")]
 
-    async def drop(self, partition: Partition, sums: Sums, archive: str | None) -> None:
-        """Remove one and write that down, in one transaction.
+    async def branches(self, partition: Partition) -> int:
+        """How many restores and forks the log holds outside of one."""
+        return (await self._pool.fetch("partition_branches", _span(partition), prepare=False))[0][0]
 
-        Args:
-            sums: What it is known to hold: nothing is removed if it holds anything else by then.
+    async def drop(self, partition: Partition, ground: Ground, archive: str | None) -> bool:
+        """Remove one and write that down, in one transaction; its large payloads stay (`left_payloads`).
+
+        The partition is out of the log first, and appends wait; so what the plan stands on is looked at when nothing can
+        change it any more, and none of it takes longer than the month has streams.
+
+        Returns:
+            Whether it was removed. If not, an agent was restored or forked, or a snapshot went, since the plan began.
 
         Raises:
-            RetentionRefused: It does, somebody uses it, or the role may not.
+            RetentionRefused: It holds other events than planned, somebody uses it or has removed it, or the role may not.
         """
-        await self._pool.run(lambda connection: _drop(connection, partition, sums, archive))
+        return await self._pool.run(lambda connection: _drop(connection, partition, ground, archive))
+
+    async def left_payloads(self) -> list[str]:
+        """The partitions of large payloads whose month of events was removed, oldest first."""
+        return [row[0] for row in await self._pool.fetch("left_payloads")]
+
+    async def drop_payloads(self, name: str) -> None:
+        """Remove one of those.
+
+        Not in the transaction that removes the events: readers lock events before payloads and appends payloads before
+        events, so whoever waits for one while it holds the other would come to a deadlock with some of them.
+
+        Raises:
+            RetentionRefused: Somebody uses it, or the role may not.
+        """
+        await self._pool.run(lambda connection: _drop_payloads(connection, name))
 
 
-async def _drop(connection: Connection, partition: Partition, sums: Sums, archive: str | None) -> None:
+@asynccontextmanager
+async def alone(conninfo: str, schema: str, partition: str) -> AsyncGenerator[None]:
+    """Keeps every other retention of the log away, until it ends or the process does.
+
+    Args:
+        partition: The one to name where another is under way.
+
+    Raises:
+        RetentionRefused: One is.
+        DatabaseUnavailable: No connection within the bound.
+    """
+    connection = await patiently(Patience(conninfo, _PATIENCE), lambda: connect(conninfo, schema))
     try:
+        [(held,)] = await fetch(connection, "lock_retention", {"schema": schema})
+        if not held:
+            raise RetentionRefused(partition, "another retention of this log is under way", "Wait until it has ended")
+        yield
+    finally:
+        await connection.close()
+
+
+async def _drop(connection: Connection, partition: Partition, ground: Ground, archive: str | None) -> bool:
+    removed = False
+    with _refusing(partition.name):
         async with connection.transaction():
-            await connection.execute(b"SET LOCAL lock_timeout = '5s'")
+            await connection.execute(query("removal"))
+            await connection.execute(query("lock_snapshots"))
             await connection.execute(_statement("detach_partition", partition=partition.name))
-            await _check(connection, partition, sums)
+            await _check(connection, partition, ground.sums)
+            if not await _stands(connection, partition, ground):
+                raise psycopg.Rollback
             await connection.execute(_statement("drop_partition", partition=partition.name))
-            await connection.execute(_statement("drop_large_payloads", payloads=partition.payloads))
-            await fetch(
-                connection,
-                "record_dropped_partition",
-                {
-                    "name": partition.name,
-                    "starts": partition.starts,
-                    "ends": partition.ends,
-                    "events": sums.events,
-                    "first_position": sums.first_position,
-                    "last_position": sums.last_position,
-                    "archive": archive,
-                },
-            )
+            await _record(connection, partition, ground.sums, archive)
+            removed = True
+    return removed
+
+
+async def _record(connection: Connection, partition: Partition, sums: Sums, archive: str | None) -> None:
+    parameters = {
+        "name": partition.name,
+        "starts": partition.starts,
+        "ends": partition.ends,
+        "events": sums.events,
+        "first_position": sums.first_position,
+        "last_position": sums.last_position,
+        "archive": archive,
+    }
+    await fetch(connection, "record_dropped_partition", parameters)
+
+
+async def _drop_payloads(connection: Connection, payloads: str) -> None:
+    with _refusing(payloads):
+        async with connection.transaction():
+            await connection.execute(query("removal"))
+            await connection.execute(_statement("drop_large_payloads", payloads=payloads))
+
+
+@contextmanager
+def _refusing(name: str) -> Generator[None]:
+    """What the database says of the removal of a table, as `RetentionRefused`. A deadlock is tried again by the pool."""
+    try:
+        yield
     except psycopg.errors.LockNotAvailable:
-        raise RetentionRefused(
-            partition.name, "it was in use for 5 s", "Try again, or end the transaction that uses it"
-        ) from None
+        remedy = "Try again, or end the transaction that uses it"
+        raise RetentionRefused(name, "it was in use for 5 s", remedy) from None
     except psycopg.errors.InsufficientPrivilege as error:
         remedy = "Do it as the role that owns the schema"
-        raise RetentionRefused(partition.name, str(error).strip(), remedy) from None
+        raise RetentionRefused(name, str(error).strip(), remedy) from None
+    except psycopg.errors.UndefinedTable:
+        remedy = "See what retention has removed, and when: Retention(log).dropped()"
+        raise RetentionRefused(name, "it is not in the log any more: it was removed meanwhile", remedy) from None
 
 
 def _statement(name: str, **tables: str) -> sql.Composed:
@@ -177,10 +260,20 @@ def _statement(name: str, **tables: str) -> sql.Composed:
 
 async def _check(connection: Connection, partition: Partition, sums: Sums) -> None:
     """Out of the log, nothing can be added to it any more."""
-    statement = sql.SQL("SELECT count(*), coalesce(max(position), 0) FROM {}").format(sql.Identifier(partition.name))
-    row = await (await connection.execute(statement)).fetchone()
-    if row is None or (row[0], row[1]) != (sums.events, sums.last_position):
+    cursor = await connection.execute(_statement("partition_count", partition=partition.name))
+    if await cursor.fetchone() != (sums.events, sums.last_position):
         raise RetentionRefused(partition.name, "events were added meanwhile", "Look again: plan anew")
+
+
+async def _stands(connection: Connection, partition: Partition, ground: Ground) -> bool:
+    """Whether what could make the month needed again is as it was. What waits for delivery only ever becomes less."""
+    [(branches,)] = await fetch(connection, "partition_branches", _span(partition), prepare=False)
+    supports = {
+        "streams": [one.stream for one in ground.supports],
+        "firsts": [one.first for one in ground.supports],
+        "lasts": [one.last for one in ground.supports],
+    }
+    return branches == ground.branches and not await fetch(connection, "partition_unsupported", supports, prepare=False)
 
 
 def _whole(event: RecordedEvent) -> RecordedEvent:

@@ -9,12 +9,13 @@ from typing import Final
 from autogen_eventlog.ids import FIRST_AGENT, RUNTIME_STREAM_PREFIX, STATE_STREAM_PREFIX
 from autogen_eventlog.lineage import Segment, lineage
 from autogen_eventlog.log import EventLog
-from autogen_eventlog.postgres.partitions import HeldStream, Partition, Partitions, Sums
+from autogen_eventlog.postgres.partitions import HeldStream, Partition, Partitions, Sums, Support
 
 NAMED: Final = 100
 """Streams that are named of a month."""
 
-_SNAPSHOT = "Take a snapshot of it now: eventlog snapshot, or runtime.snapshot(agent)"
+_LARGEST: Final = 2**63 - 1
+_SNAPSHOT: Final = "Take a snapshot of it now: eventlog snapshot, or runtime.snapshot(agent)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,17 @@ class Planner:
         self._log = log
         self._partitions = partitions
         self._needed: defaultdict[str, list[Segment]] | None = None
+        self._supports: list[Support] = []
+        self._supports_of_branches: list[Support] = []
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        """The snapshots without which the month that was looked at last would not be free: one entry a stream of it."""
+        return (*self._supports, *self._supports_of_branches)
 
     async def part(self, partition: Partition) -> Part:
         """What lies in a month, and what keeps it."""
+        self._supports = []
         blocked: list[Blocked] = []
         count = 0
         async for held in self._partitions.streams(partition):
@@ -94,6 +103,7 @@ class Planner:
             return None
         if held.snapshot is None:
             return (f"no snapshot at or after version {held.last} is proven", _SNAPSHOT)
+        self._supports.append(Support(held.stream, held.last, _LARGEST))
         return None
 
     async def _segments(self) -> defaultdict[str, list[Segment]]:
@@ -117,5 +127,6 @@ class Planner:
         past = await lineage(self._log.reader, stream, head.version)
         for snapshot in await self._log.snapshots.list_snapshots(stream):
             if snapshot.status == "proven" and past.holds(stream, snapshot.version):
+                self._supports_of_branches.append(Support(stream, snapshot.version, snapshot.version))
                 return past.after(stream, snapshot.version)
         return past.segments

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timezone
+from typing import Final
 
-from autogen_eventlog.errors import InvalidPoint
+from autogen_eventlog.errors import InvalidPoint, RetentionRefused
 from autogen_eventlog.log import EventLog
-from autogen_eventlog.postgres.partitions import DroppedPartition, Partitions
+from autogen_eventlog.postgres.partitions import DroppedPartition, Ground, Partitions, alone
 from autogen_eventlog.retention.archive import Archive
 from autogen_eventlog.retention.plan import Part, Planner
 
 OnPart = Callable[[Part], None]
+_PLANS: Final = 5
+"""How often a month is planned anew whose plan was overtaken."""
 
 
 class Retention:
@@ -36,12 +39,7 @@ class Retention:
             InvalidPoint: The time has no zone, or lies in the future.
             DatabaseUnavailable: The database did not answer within the bound.
         """
-        if before.tzinfo is None:
-            raise InvalidPoint(
-                before.isoformat(), "it has no time zone", "Give a zone, e.g. datetime.now(timezone.utc)"
-            )
-        if before > datetime.now(timezone.utc):
-            raise InvalidPoint(before.isoformat(), "it lies in the future", "Give a past time")
+        _check_past(before)
         planner = Planner(self._log, self._partitions)
         return [await planner.part(partition) for partition in await self._partitions.before(before)]
 
@@ -50,29 +48,25 @@ class Retention:
     ) -> list[DroppedPartition]:
         """Remove the months of the plan that may go, from the oldest up to the first that may not.
 
-        Each is written to the archive first, then removed and recorded (`dropped`) in one transaction. Views and restores to
-        versions before what is kept are refused by name (`EventsMissing`).
+        Each is written to the archive first, planned anew, then removed and recorded (`dropped`) in one transaction, in which
+        what the plan stands on is looked at once more. Views and restores to versions before what is kept are refused by name
+        (`EventsMissing`). One retention of a log runs at a time.
 
         Args:
             archive: Takes the events before they are removed. None: they are gone for good.
             on_part: Called before each.
 
         Raises:
-            RetentionRefused: Events were added meanwhile, somebody uses the month, or the role may not; what was removed before
-                stays removed.
+            RetentionRefused: Another retention is under way, events were added meanwhile, a restore or a fork needs the month
+                since, somebody uses it, or the role may not; what was removed before stays removed.
             What `plan` raises, and what the archive raises; the month in question stays.
         """
-        removed: list[str] = []
-        for part in await self.plan(before):
-            if not part.may_go:
-                break
-            if on_part is not None:
-                on_part(part)
-            where: str | None = None
-            if archive is not None:
-                where = await archive.write(part.partition, part.sums, self._partitions.events(part.partition))
-            await self._partitions.drop(part.partition, part.sums, where)
-            removed.append(part.partition.name)
+        _check_past(before)
+        todo = [*await self._partitions.left_payloads(), *(one.name for one in await self._partitions.before(before))]
+        if not todo:
+            return []
+        async with alone(self._log.dsn, self._log.schema, todo[0]):
+            removed = await self._drop_all(before, archive, on_part)
         return [one for one in await self.dropped() if one.name in removed]
 
     async def dropped(self) -> list[DroppedPartition]:
@@ -82,3 +76,60 @@ class Retention:
             DatabaseUnavailable: The database did not answer within the bound.
         """
         return await self._partitions.dropped()
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    async def _drop_all(self, before: datetime, archive: Archive | None, on_part: OnPart | None) -> list[str]:
+        removed: list[str] = []
+        await self._drop_payloads()  # of a retention that ended before it had
+        for partition in await self._partitions.before(before):
+            part = await Planner(self._log, self._partitions).part(partition)
+            if not part.may_go:
+                break
+            if on_part is not None:
+                on_part(part)
+            where: str | None = None
+            if archive is not None:
+                where = await archive.write(partition, part.sums, self._partitions.events(partition))
+            await self._remove(part, where)
+            removed.append(partition.name)
+            await self._drop_payloads()
+        return removed
+
+    async def _drop_payloads(self) -> None:
+        for name in await self._partitions.left_payloads():
+            await self._partitions.drop_payloads(name)
+
+    async def _remove(self, part: Part, where: str | None) -> None:
+        for _ in range(_PLANS):
+            if await self._partitions.drop(part.partition, await self._ground(part), where):
+                return
+        problem = f"agents were restored or forked, or lost snapshots, {_PLANS} times while it was planned"
+        raise RetentionRefused(part.partition.name, problem, "Try again when fewer are")
+
+    async def _ground(self, part: Part) -> Ground:
+        """Plan a month anew: to archive it has taken its time.
+
+        Raises:
+            RetentionRefused: It is not what it was, or something keeps it now.
+        """
+        name = part.partition.name
+        branches = await self._partitions.branches(
+            part.partition
+        )  # before the plan: those that it may miss count as new
+        planner = Planner(self._log, self._partitions)
+        now = await planner.part(part.partition)
+        if now.sums != part.sums:
+            problem = "events were added meanwhile" if now.sums.events else "it was removed meanwhile"
+            raise RetentionRefused(name, problem, "Look again: plan anew")
+        if not now.may_go:
+            kept = now.blocked[0]
+            raise RetentionRefused(name, f"it is needed since it was planned: {kept.stream}: {kept.why}", kept.remedy)
+        return Ground(now.sums, branches, planner.supports)
+
+
+def _check_past(before: datetime) -> None:
+    if before.tzinfo is None:
+        raise InvalidPoint(before.isoformat(), "it has no time zone", "Give a zone, e.g. datetime.now(timezone.utc)")
+    if before > datetime.now(timezone.utc):
+        raise InvalidPoint(before.isoformat(), "it lies in the future", "Give a past time")
