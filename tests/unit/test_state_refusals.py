@@ -6,6 +6,7 @@ import collections
 import contextvars
 import csv
 import decimal
+import enum
 import hashlib
 import io
 import itertools
@@ -19,12 +20,12 @@ import zlib
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
 from autogen_eventlog.codec import Codec
-from autogen_eventlog.errors import NotCapturable
-from autogen_eventlog.state import capture
-from tests.unit.state_agents import Holder, Node, loaded
+from autogen_eventlog.errors import NotCapturable, PayloadCorrupt
+from autogen_eventlog.state import capture, load
+from tests.unit.state_agents import ByContent, Holder, Node, loaded
 
 
 def reason(value: Any) -> str:
@@ -117,3 +118,83 @@ def test_what_a_class_statement_adds_is_seen() -> None:
 
 def test_an_object_with_a_finaliser_is_seen_through() -> None:
     capture(Holder(value=Closer()), Codec())
+
+
+# -- classes of one name ------------------------------------------------------------------------------------------
+
+
+def made_class(factor: int) -> type[Any]:
+    class Made:
+        times = factor
+
+        def __init__(self, number: int = 1) -> None:
+            self.number = number
+
+    return Made
+
+
+def made_place(size: int) -> type[Any]:
+    return type("Place", (tuple,), {"__slots__": (), "size": size})
+
+
+TWICE, THRICE = made_class(2), made_class(3)
+ROW, WIDE_ROW = create_model("Row", a=(int, 1)), create_model("Row", a=(int, 1), b=(int, 2))
+PAIR, TRIPLE = made_place(2), made_place(3)
+SIGNAL, LIGHT = enum.Enum("Signal", "GO STOP"), enum.Enum("Signal", "STOP GO")
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ([TWICE(), THRICE()], "made_class.<locals>.Made"),
+        ([TWICE, THRICE], "made_class.<locals>.Made"),
+        ([TWICE(), THRICE], "made_class.<locals>.Made"),
+        ([ROW(), WIDE_ROW()], "Row"),
+        ((PAIR((1, 2)), TRIPLE((1, 2, 3))), "Place"),
+        ({SIGNAL.GO: LIGHT.GO}, "Signal"),
+    ],
+)
+def test_objects_of_two_classes_of_one_name_are_refused(value: Any, name: str) -> None:
+    assert f"there are two classes called 'tests.unit.test_state_refusals:{name}'" in reason(value)
+
+
+def test_a_class_that_its_module_does_not_show_any_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = ByContent([1])
+    monkeypatch.setattr(
+        "tests.unit.state_agents.ByContent", type("ByContent", (), {"__module__": ByContent.__module__})
+    )
+    assert "there are two classes called 'tests.unit.state_agents:ByContent'" in reason(value)
+
+
+def test_a_class_is_refused_whose_name_the_codec_gives_to_another() -> None:
+    codec = Codec()
+    codec.registry.register(ROW)
+    with pytest.raises(NotCapturable, match="there are two classes called"):
+        capture(Holder(value=WIDE_ROW()), codec)
+
+
+class Choosing:
+    """Whose code names both."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self.made = kind()
+
+    def choose(self) -> None:
+        self.made = THRICE()
+
+    def change(self) -> None:
+        self.made = TWICE()
+
+
+def test_a_class_is_refused_whose_name_leads_to_another_in_the_agents_code() -> None:
+    with pytest.raises(NotCapturable) as caught:
+        capture(Choosing(THRICE), Codec())
+    assert [place[:2] for place in caught.value.places] == [
+        ("self.made", "tests.unit.test_state_refusals:made_class.<locals>.Made")
+    ]
+
+
+def test_a_state_is_not_loaded_where_its_class_is_another_by_that_name() -> None:
+    data = capture(Holder(value=TWICE()), Codec()).data
+    with pytest.raises(PayloadCorrupt, match="there are two classes called"):
+        load(data, into=Holder(value=[TWICE(), THRICE()]), codec=Codec())

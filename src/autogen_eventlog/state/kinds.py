@@ -35,7 +35,7 @@ from autogen_eventlog.incarnation.boundary import Boundary
 from autogen_eventlog.incarnation.facade import RuntimeFacade
 from autogen_eventlog.state import idle
 from autogen_eventlog.state.arrays import numpy_kind
-from autogen_eventlog.state.callables import LOCALS, Cell, Function, Method, Partial, shown_by_module, unwrapped
+from autogen_eventlog.state.callables import LOCALS, Cell, Function, Method, Partial, shown_by_module, static, unwrapped
 from autogen_eventlog.state.form import Form, Malformed
 from autogen_eventlog.state.kind import AnyKind, Kind, Leaf, Outside, Refused
 from autogen_eventlog.state.layout import hides_data
@@ -220,12 +220,40 @@ class Kinds(dict[type, AnyKind]):
         self._wiring = wiring
         self.owners: dict[str, type] = {}
         """Classes that no module shows and of which there are objects, with their bases, by name."""
+        self.hidden: dict[str, type] = {}
+        """Classes that objects have or refer to, and that no module shows under their name."""
+        self._called: dict[str, type] = {}
 
     def __missing__(self, cls: type) -> AnyKind:
         for base in cls.__mro__:
             if LOCALS in base.__qualname__:
                 self.owners.setdefault(type_name(base), base)
-        self[cls] = kind = self._found(cls)
+        self[cls] = kind = self._told_apart(cls, self._found(cls))
+        return kind
+
+    def check_name(self, cls: type) -> None:
+        """That a class is stored by its name only if the name leads back to it.
+
+        Raises:
+            NotState: another class of the state has the same name, or its module or the codec has.
+        """
+        name = type_name(cls)
+        shown = static(cls.__module__, cls.__qualname__)
+        if not isinstance(shown, type) or type_name(shown) != name:
+            shown = None
+            if cls.__module__ != "builtins":  # where some have names that they are not shown by
+                self.hidden.setdefault(name, cls)
+        for other in (self._called.setdefault(name, cls), shown, self._codec.registry.registered(name)):
+            if other is not None and other is not cls:
+                raise NotState(*two_of(name))
+
+    def _told_apart(self, cls: type, kind: AnyKind) -> AnyKind:
+        by_its_name = kind.name == type_name(cls) if isinstance(kind, Kind) else issubclass(cls, Enum)
+        try:
+            if by_its_name:
+                self.check_name(cls)
+        except NotState as problem:
+            return Refused(problem.reason, problem.remedy)
         return kind
 
     def named(self, name: str, find: Callable[[str], type | None]) -> Kind | None:
@@ -278,6 +306,12 @@ class Kinds(dict[type, AnyKind]):
 
 
 _SHOWN: Final = Leaf(_reference)
+
+
+def two_of(name: str) -> tuple[str, str]:
+    """What is wrong with a name that two classes have, and what to do."""
+    reason = f"there are two classes called {name!r}, and a state is stored by the names of classes"
+    return reason, "Give each a name (__qualname__) of its own, or let the module show the one that is used"
 
 
 def _unlike_data(cls: type) -> AnyKind | None:

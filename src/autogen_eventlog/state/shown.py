@@ -22,8 +22,9 @@ from autogen_eventlog.codec.names import split_arguments, type_name
 from autogen_eventlog.codec.upcasting import UPCASTING
 from autogen_eventlog.state.arrays import numpy_kind
 from autogen_eventlog.state.callables import LOCALS, code_hash, nested, static, unwrapped
+from autogen_eventlog.state.form import Malformed
 from autogen_eventlog.state.kind import Kind
-from autogen_eventlog.state.kinds import Kinds
+from autogen_eventlog.state.kinds import Kinds, two_of
 from autogen_eventlog.state.walk import Walk
 
 AUTOGEN: Final = frozenset({"autogen_core", "autogen_agentchat", "autogen_ext"})
@@ -58,18 +59,29 @@ class Shown:
         self._held = {type_name(cls): cls for cls in map(_class_of, objects)}
 
     def made(self, name: str) -> type | None:
-        """The class of which a state may have objects; None if it may not."""
+        """The class of which a state may have objects; None if it may not.
+
+        Raises:
+            Malformed: two classes have that name.
+        """
         name = UPCASTING.today(name)
         found = self._held.get(name) or self._codec.registry.resolve(name) or self._loaded(name)
         found = found or self._kinds.owners.get(name) or self._named_class(name) or self._parametrised(name)
         if found is not None:
+            self._check_only(name, found)
             self._made.add(found)
         return found
 
     def referred(self, name: str) -> Any:
-        """The class or function that a state may refer to; None if there is none."""
+        """The class or function that a state may refer to; None if there is none.
+
+        Raises:
+            Malformed: two classes have that name.
+        """
         name = UPCASTING.today(name)
         found = self._named.get(name)
+        if isinstance(found, type):
+            self._check_only(name, found)
         if found is not None:
             return found
         plain = self.made(name) or next((cls for cls in _DATA if type_name(cls) == name), None)
@@ -83,7 +95,31 @@ class Shown:
         """Code within the agent's own, with the names that it sees; None if there is none like it."""
         return self._code.get((module, digest)) or _codes(self._walked(self._made)).get((module, digest))
 
+    def others(self, name: str, cls: type) -> set[type]:
+        """Classes that have the name of this one, among those that the instance, its code and the codec lead to.
+
+        Where a module shows the class under its name, the code is not looked through: it would lead to that one.
+        """
+        found = set(self._classes_held.get(name, ()))
+        found.update(filter(None, (self._codec.registry.registered(name), self._kinds.owners.get(name))))
+        if static(cls.__module__, cls.__qualname__) is not cls:
+            found.update(self._classes_reached.get(name, ()))
+        return found - {cls}
+
     # -- classes --------------------------------------------------------------------------------------------------
+
+    def _check_only(self, name: str, found: type) -> None:
+        if self.others(name, found):
+            raise Malformed(*two_of(name))
+
+    @cached_property
+    def _classes_held(self) -> dict[str, set[type]]:
+        referred = [value for value in self._objects if isinstance(value, type)]
+        return _by_name({*map(_class_of, self._objects), *referred})
+
+    @cached_property
+    def _classes_reached(self) -> dict[str, set[type]]:
+        return _by_name(value for value in self._reached if isinstance(value, type))
 
     def _loaded(self, name: str) -> type | None:
         module, _, qualname = name.partition(":")
@@ -150,6 +186,13 @@ class Shown:
             if self._is_own(value.__module__):
                 pending.extend(_of_class(value) if isinstance(value, type) else _of_function(value))
         return list(seen.values())
+
+
+def _by_name(classes: Iterable[type]) -> dict[str, set[type]]:
+    found: dict[str, set[type]] = {}
+    for cls in classes:
+        found.setdefault(type_name(cls), set()).add(cls)
+    return found
 
 
 _Codes = dict[tuple[str, str], tuple[CodeType, dict[str, Any]]]

@@ -125,6 +125,10 @@ class Walk:
             return self._forms.get(key)
         return self._known.known_form(key)
 
+    def refuse(self, number: int, problem: NotState) -> None:
+        """Take back what was said of an object: it is neither data nor wiring."""
+        self.entries[number] = self._refuse(self.objects[number], problem)
+
     def path(self, value: object) -> str:
         """Where an object was first met, as code says it: `self._pending['a'].task`."""
         steps: list[str] = []
@@ -237,6 +241,8 @@ class Walk:
         if isinstance(value, _CODE):
             self.referred.append(value)
         try:
+            if isinstance(value, type):
+                self._kinds.check_name(value)
             return kind.encode(value)
         except NotState as problem:
             self._holder.setdefault(id(value), holder)
