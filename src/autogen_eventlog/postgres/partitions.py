@@ -154,7 +154,7 @@ class Partitions:
         """Remove one and write that down, in one transaction; its large payloads stay (`left_payloads`).
 
         The partition is out of the log first, and appends wait; so what the plan stands on is looked at when nothing can
-        change it any more, and none of it takes longer than the month has streams.
+        change it any more. That takes a count of the month and a look for a snapshot of each of its streams.
 
         Returns:
             Whether it was removed. If not, an agent was restored or forked, or a snapshot went, since the plan began.
