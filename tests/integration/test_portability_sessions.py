@@ -15,12 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from autogen_core import AgentId, MessageContext, RoutedAgent, TopicId, TypeSubscription, event, message_handler, rpc
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
 from autogen_eventlog.checking import CheckOutcome
-from autogen_eventlog.errors import AlreadyLives, InvalidHistory, InvalidRenaming, StreamOwned, UnknownStream
+from autogen_eventlog.errors import (
+    AlreadyLives,
+    InvalidHistory,
+    InvalidRenaming,
+    PayloadCorrupt,
+    StreamOwned,
+    UnknownStream,
+)
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.state import capture
 from autogen_eventlog.transfer import ImportedSession, check_session, export_session, import_session
@@ -483,6 +491,23 @@ async def test_single_agents_are_renamed_and_others_keep_their_names(
     assert set(counts(done)) == {"expert/k", "listener/else", "planner/k"}
     published = [one for one in await recorded(other, "planner/k") if one.type is EventType.MESSAGE_PUBLISHED]
     assert {one.topic for one in published} == {"news/k"}
+
+
+async def test_a_session_whose_large_payload_is_lost_is_not_exported_as_if_it_were_whole(
+    log: EventLog, dsn: str, tmp_path: Path
+) -> None:
+    async with started(log) as runtime:
+        await ask(runtime, "one", "x" * 20_000)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET session_replication_role = replica")  # its trigger refuses
+        connection.execute("DELETE FROM eventlog.large_payload")
+        first = "SELECT min(position) FROM eventlog.event WHERE eventlog.is_reference(payload) AND stream IN "
+        events = f"SELECT stream, version FROM eventlog.event WHERE position = ({first} ('expert/k', 'planner/k'))"
+        [(stream, version)] = connection.execute(events).fetchall()
+    with pytest.raises(PayloadCorrupt, match="is gone") as refused:
+        await export_session(log, AGENTS, tmp_path / "s.session.jsonl")
+    assert refused.value.where == f"stream {stream!r}, version {version}"
+    assert os.listdir(tmp_path) == []
 
 
 async def test_an_imported_session_can_be_exported_and_imported_on(
