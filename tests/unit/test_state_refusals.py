@@ -5,11 +5,13 @@ from __future__ import annotations
 import collections
 import contextvars
 import csv
+import dataclasses
 import decimal
 import enum
 import hashlib
 import io
 import itertools
+import json
 import random
 import re
 import sqlite3
@@ -17,15 +19,16 @@ import ssl
 import struct
 import threading
 import zlib
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel, ValidationError, create_model
 
 from autogen_eventlog.codec import Codec
-from autogen_eventlog.errors import NotCapturable, PayloadCorrupt
+from autogen_eventlog.errors import NotCapturable, PayloadCorrupt, TypeNotAllowed
 from autogen_eventlog.state import capture, load
-from tests.unit.state_agents import ByContent, Holder, Node, loaded
+from tests.unit.state_agents import ByContent, Holder, Node, loaded, round_trip
 
 
 def reason(value: Any) -> str:
@@ -198,3 +201,179 @@ def test_a_state_is_not_loaded_where_its_class_is_another_by_that_name() -> None
     data = capture(Holder(value=TWICE()), Codec()).data
     with pytest.raises(PayloadCorrupt, match="there are two classes called"):
         load(data, into=Holder(value=[TWICE(), THRICE()]), codec=Codec())
+
+
+# -- what is told by its identity ----------------------------------------------------------------------------------
+
+
+MISSING: Any = object()
+
+
+class Unset:
+    """The usual sentinel with a name for messages."""
+
+
+UNSET: Any = Unset()
+
+
+@dataclass(frozen=True)
+class Nothing:
+    pass
+
+
+NOTHING: Any = Nothing()
+
+
+class Shop:
+    CLOSED: Any = object()
+
+    class Till:
+        EMPTY: Any = object()
+
+
+class Level:
+    HIGH: ClassVar[Level]
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+Level.HIGH = Level(3)
+
+
+class Single:
+    _one: ClassVar[Any] = None
+
+    def __new__(cls) -> Any:
+        if cls._one is None:
+            cls._one = object.__new__(cls)
+            cls._one.count = 0
+        return cls._one
+
+
+class Bare:
+    _one: ClassVar[Any] = None
+
+    def __new__(cls) -> Any:
+        cls._one = cls._one or object.__new__(cls)
+        return cls._one
+
+
+class Once(type):
+    made: ClassVar[dict[str, Any]] = {}
+
+    def __call__(cls, *arguments: Any) -> Any:
+        if cls.__name__ not in Once.made:
+            Once.made[cls.__name__] = super().__call__(*arguments)
+        return Once.made[cls.__name__]
+
+
+class Kept(metaclass=Once):
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [MISSING, UNSET, NOTHING, Shop.CLOSED, Shop.Till.EMPTY, Bare(), dataclasses.MISSING],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_sentinel_is_the_same_one_afterwards(value: Any) -> None:
+    """Also where the constructor puts it, and handlers put it elsewhere later."""
+    live = Holder(first=value, table={"k": None, value: 1}, group=set[Any]())
+    fresh = Holder(first=value, table={"k": None, value: 1}, group=set[Any]())
+    vars(live).update(first=None, table={"k": value, value: 2}, group={value, 1})
+    round_trip(live, fresh)
+    assert vars(fresh)["table"]["k"] is value
+    assert vars(fresh)["table"][value] == 2
+    assert any(one is value for one in vars(fresh)["group"])
+
+
+def test_an_object_without_data_that_nothing_shows_is_made_anew() -> None:
+    left, right = Unset(), Unset()
+    copy = loaded([left, right, left])
+    assert [type(one) for one in copy] == [Unset] * 3
+    assert copy[0] is copy[2] is not copy[1]
+
+
+def test_a_bare_object_that_nothing_shows_is_refused() -> None:
+    assert reason({"k": object()}).startswith("builtins:object: it is an object() that no module or class shows")
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (Single, "class Single shows as _one"),
+        (Kept, "class Once shows as made"),
+        (lambda: Level.HIGH, "class Level shows as HIGH"),
+    ],
+)
+def test_the_only_instance_of_a_class_is_refused_if_it_has_data(make: Any, name: str) -> None:
+    assert name in reason([make()])
+
+
+def test_other_instances_of_such_a_class_are_data() -> None:
+    assert loaded(Level(4)).number == 4
+
+
+@pytest.mark.parametrize("name", ["os:environ", "tests.unit.test_state_refusals:Level.HIGH", "os:path", "gone:X", 7])
+def test_a_stored_name_stands_for_nothing_that_has_data(name: Any) -> None:
+    data = capture(Holder(value=MISSING), Codec()).data
+    stored = json.loads(data)
+    (entry,) = [one for one in stored["objects"] if one["$t"] == "shown"]
+    entry["d"] = name
+    with pytest.raises(TypeNotAllowed):
+        load(json.dumps(stored).encode(), into=Holder(value=MISSING), codec=Codec())
+
+
+class Registry:
+    def __init__(self) -> None:
+        self.entries: list[int] = []
+
+    def register(self, number: int) -> None:
+        self.entries.append(number)
+
+
+_registry = Registry()
+register = _registry.register
+
+
+class Drawing:
+    def __init__(self) -> None:
+        self.pick: Any = random.choice
+        self.draw: Any = random.random
+        self.add: Any = register
+
+    def use(self) -> Any:
+        return random.choice, random.random, register
+
+
+def test_a_method_that_a_module_shows_is_that_method_and_not_what_it_is_bound_to() -> None:
+    live, fresh = Drawing(), Drawing()
+    vars(fresh).update(pick=None, draw=None, add=None)
+    register(1)
+    captured = capture(live, Codec())
+    register(2)
+    random.seed(1)
+    before = random.getstate()
+    load(captured.data, into=fresh, codec=Codec())
+    assert (fresh.pick, fresh.draw, fresh.add) == (random.choice, random.random, register)
+    assert fresh.pick is random.choice
+    assert random.getstate() == before
+    assert _registry.entries == [1, 2]
+    assert capture(fresh, Codec()) == captured
+
+
+def test_such_a_method_is_found_where_the_fresh_one_holds_it() -> None:
+    class Calling(Holder):
+        pass
+
+    fresh = Calling(first=random.choice, second=None)
+    load(capture(Calling(first=1, second=random.choice), Codec()).data, into=fresh, codec=Codec())
+    assert vars(fresh) == {"first": 1, "second": random.choice}
+
+
+def test_the_generator_of_the_process_is_refused() -> None:
+    hidden: Any = random.choice
+    assert "the whole process shares" in reason([hidden.__self__])
+    assert "the whole process shares" in reason([hidden.__self__.choice])

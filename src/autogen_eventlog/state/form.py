@@ -35,6 +35,8 @@ ORDER: Final = "o"
 LISTS: Final = frozenset(PARTS)
 WIRING: Final = "wiring"
 """The kind of an entry that stands for something outside; its data is its class, and what tells it from others."""
+SHOWN: Final = "shown"
+"""The kind of an entry that stands for an object without data; its data is the name that shows it: `module:qualname`."""
 
 Form = Any
 Entry = dict[str, Any]

@@ -36,6 +36,7 @@ from autogen_eventlog.incarnation.facade import RuntimeFacade
 from autogen_eventlog.state import idle
 from autogen_eventlog.state.arrays import numpy_kind
 from autogen_eventlog.state.callables import LOCALS, Cell, Function, Method, Partial, shown_by_module, static, unwrapped
+from autogen_eventlog.state.constants import Constants, only_instances
 from autogen_eventlog.state.form import Form, Malformed
 from autogen_eventlog.state.kind import AnyKind, Kind, Leaf, Outside, Refused
 from autogen_eventlog.state.layout import hides_data
@@ -64,7 +65,11 @@ def _words(classes: Iterable[type]) -> dict[str, type]:
 def _reference(value: Any) -> Form:
     if isinstance(value, types.BuiltinFunctionType) and not shown_by_module(value):
         raise NotState("no module shows it under its name")
-    return {TAG: "function", DATA: f"{value.__module__}:{value.__qualname__}"}
+    return _function(f"{value.__module__}:{value.__qualname__}")
+
+
+def _function(name: str) -> Form:
+    return {TAG: "function", DATA: name}
 
 
 def _descriptor(value: Any) -> Form:
@@ -222,6 +227,9 @@ class Kinds(dict[type, AnyKind]):
         """Classes that no module shows and of which there are objects, with their bases, by name."""
         self.hidden: dict[str, type] = {}
         """Classes that objects have or refer to, and that no module shows under their name."""
+        self.constants = Constants()
+        self.only: dict[type, dict[int, NotState]] = {}
+        """Instances that stay the only ones, of the classes that have such."""
         self._called: dict[str, type] = {}
 
     def __missing__(self, cls: type) -> AnyKind:
@@ -229,6 +237,8 @@ class Kinds(dict[type, AnyKind]):
             if LOCALS in base.__qualname__:
                 self.owners.setdefault(type_name(base), base)
         self[cls] = kind = self._told_apart(cls, self._found(cls))
+        if isinstance(kind, Kind) and kind.shared and (only := only_instances(cls)):
+            self.only[cls] = only
         return kind
 
     def check_name(self, cls: type) -> None:
@@ -277,10 +287,13 @@ class Kinds(dict[type, AnyKind]):
         kind = self[cast("type[Any]", type(value))]
         if kind is FUNCTION and (shown_by_module(value) or self._shown_by_class(value)):
             return _SHOWN
-        if kind is METHOD and isinstance(value, types.BuiltinFunctionType):
-            owner = value.__self__
-            return _SHOWN if owner is None or isinstance(owner, types.ModuleType) else METHOD  # type: ignore[reportUnnecessaryComparison]
-        return kind
+        return self._method(value) if kind is METHOD else kind
+
+    def _method(self, value: Any) -> AnyKind:
+        if value.__self__ is None or isinstance(value.__self__, types.ModuleType):
+            return _SHOWN
+        shown = self.constants.method(value)
+        return METHOD if shown is None else Leaf(lambda value: _function(shown))
 
     def _shown_by_class(self, value: Any) -> bool:
         owner, _, name = f"{value.__module__}:{value.__qualname__}".rpartition(".")

@@ -26,6 +26,7 @@ from autogen_eventlog.state.form import (
     ELEMENTS,
     KEYS,
     ORDER,
+    SHOWN,
     TAG,
     WIRING,
     Entry,
@@ -192,6 +193,9 @@ class _Loading:
         if entry[TAG] == WIRING:
             self._wire(entry)
             return None
+        if entry[TAG] == SHOWN:
+            self._built[self._at] = self._constant(entry)
+            return None
         name = entry[TAG]
         kind = self._named.get(name) or self._kinds.named(name, self._shown.made)
         if kind is None:
@@ -208,6 +212,12 @@ class _Loading:
                 type_name(type(self._fresh)), self._path(), expected, "none in the fresh instance", _FACTORY
             )
         self._built[self._at] = self._walk.objects[self._matched[self._at]]
+
+    def _constant(self, entry: Entry) -> _Box:
+        found = self._shown.constant(entry.get(DATA))
+        if found is None:
+            raise Unknown(str(entry.get(DATA)))
+        return _Box(found)
 
     def _decoded(self, entry: Entry) -> Parts:
         parts = Parts(data=entry.get(DATA))

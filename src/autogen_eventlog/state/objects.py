@@ -303,6 +303,10 @@ class Generator(Plain):
     def data(self, value: Any) -> Any:
         if isinstance(value, random.SystemRandom):
             raise NotState("it draws from the operating system", "Use random.Random, or draw in the handler")
+        if value is getattr(random, "_inst", None):
+            raise NotState(
+                "it is the generator that the whole process shares", "Use a random.Random of the agent's own"
+            )
         return list(own(random.Random.__base__ or object, "getstate")(value))
 
     def empty(self, data: Any) -> Any:

@@ -7,9 +7,11 @@ from typing import Any, cast
 
 from autogen_eventlog.state.form import (
     ATTRIBUTES,
+    DATA,
     ELEMENTS,
     ITEMS,
     KEYS,
+    SHOWN,
     TAG,
     VALUES,
     WEAK,
@@ -89,6 +91,8 @@ def _leaf(form: dict[str, Any]) -> str:
 def entry_words(entry: Entry) -> str:
     """An object, by its kind and size."""
     kind = str(entry[TAG])
+    if kind == SHOWN:
+        return str(entry.get(DATA))
     sizes = ((ITEMS, "items"), (KEYS, "keys"), (ELEMENTS, "elements"))
     told = [f"{len(entry[letter])} {what}" for letter, what in sizes if letter in entry]
     return f"{kind} of {', '.join(told)}" if told else f"empty {kind}" if ":" not in kind else kind

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
 
 from autogen_core.code_executor import CodeExecutor
@@ -25,6 +25,7 @@ from autogen_eventlog.state.callables import LOCALS, code_hash, nested, static, 
 from autogen_eventlog.state.form import Malformed
 from autogen_eventlog.state.kind import Kind
 from autogen_eventlog.state.kinds import Kinds, two_of
+from autogen_eventlog.state.objects import Plain
 from autogen_eventlog.state.walk import Walk
 
 AUTOGEN: Final = frozenset({"autogen_core", "autogen_agentchat", "autogen_ext"})
@@ -43,6 +44,7 @@ _DATA: Final = frozenset(
 )
 _REACHES_OUT: Final = (ChatCompletionClient, CodeExecutor)
 """Of these a state has an object only if the fresh instance has one."""
+_CODE: Final = (FunctionType, BuiltinFunctionType, MethodType, type)
 _LOOKED_AT: Final = 20_000
 
 
@@ -90,6 +92,20 @@ class Shown:
             return plain
         cls = self.referred(owner)
         return unwrapped(vars(cls).get(method)) if isinstance(cls, type) else None
+
+    def constant(self, name: Any) -> Any:
+        """The object without data that a loaded module or class shows under a name; None if there is none.
+
+        Its class has to be one of which a state may have objects, or `object`.
+        """
+        module, _, qualname = name.partition(":") if isinstance(name, str) else ("", "", "")
+        found = static(module, qualname)
+        cls = _class_of(found)
+        if cls is object:
+            return found
+        kind = self._kinds[cls]
+        plain = isinstance(kind, Plain) and not kind.take(found).attributes
+        return found if plain and self.made(type_name(cls)) is cls else None
 
     def code(self, module: Any, qualname: Any, digest: Any) -> tuple[CodeType, dict[str, Any]] | None:
         """Code within the agent's own, with the names that it sees; None if there is none like it."""
@@ -163,8 +179,13 @@ class Shown:
         """Functions and classes that the fresh instance holds, or that the agent's code names."""
         found: dict[str, Any] = {}
         for value in self._reached:
-            found.setdefault(f"{value.__module__}:{value.__qualname__}", value)
+            if (name := self._name(value)) is not None:
+                found.setdefault(name, value)
         return found
+
+    def _name(self, value: Any) -> str | None:
+        shown = None if isinstance(value, (FunctionType, type)) else self._kinds.constants.method(value)
+        return shown if shown or isinstance(value, MethodType) else f"{value.__module__}:{value.__qualname__}"
 
     @cached_property
     def _code(self) -> _Codes:
@@ -180,7 +201,7 @@ class Shown:
         pending: list[Any] = list(start)
         while pending and len(seen) < _LOOKED_AT:
             value = pending.pop()
-            if not isinstance(value, (FunctionType, BuiltinFunctionType, type)) or id(value) in seen:
+            if not isinstance(value, _CODE) or id(value) in seen:
                 continue
             seen[id(value)] = value
             if self._is_own(value.__module__):
@@ -224,6 +245,7 @@ def _of_class(cls: type) -> Iterator[Any]:
 
 def _of_function(function: Any) -> Iterator[Any]:
     """What a function names: in its module, in modules that it names, and in its closure."""
+    function = function.__func__ if isinstance(function, MethodType) else function
     if not isinstance(function, FunctionType):
         return
     yield getattr(function, "__wrapped__", None)

@@ -25,6 +25,7 @@ from autogen_eventlog.state.form import (
     ITEMS,
     KEYS,
     ORDER,
+    SHOWN,
     TAG,
     VALUES,
     WEAK,
@@ -38,6 +39,7 @@ from autogen_eventlog.state.form import (
 )
 from autogen_eventlog.state.kind import AnyKind, Kind, Leaf, Outside, Refused
 from autogen_eventlog.state.kinds import Kinds
+from autogen_eventlog.state.objects import Plain, Whole
 from autogen_eventlog.state.parts import NotState, Parts
 
 OWN_ID: Final[Form] = {TAG: "id"}
@@ -49,7 +51,7 @@ _LOOKED_AT: Final = 2_000
 _DEEPEST: Final = 12
 """Sets within elements of sets, whose order takes time that doubles with each."""
 _BY_VALUE: Final = frozenset({FunctionType, BuiltinFunctionType, MethodType})
-_CODE: Final = (type, FunctionType, BuiltinFunctionType)
+_CODE: Final = (type, FunctionType, BuiltinFunctionType, MethodType)
 _KEEPS: Final = "Keep what is weakly held in another attribute too, or leave it out"
 
 
@@ -103,6 +105,8 @@ class Walk:
     def run(self, root: object) -> Form:
         """Visit everything; the form of `root`."""
         self._root = root
+        if self._known is None:
+            self._kinds.constants.look_in(root)
         runtime: Any = getattr(root, "__dict__", {}).get(_RUNTIME)
         if isinstance(runtime, AgentRuntime):  # the one that it runs on; one that it holds beside is a part of it
             self._outside[id(runtime)] = runtime
@@ -151,6 +155,9 @@ class Walk:
         value = self.objects[number]
         try:
             parts = kind.take(value)
+            if (constant := self._constant(value, kind, parts)) is not None:
+                self.entries[number] = constant
+                return
         except NotState as problem:
             self.entries[number] = self._refuse(value, problem)
             return
@@ -166,6 +173,22 @@ class Walk:
         self._fill(self.entries[number], parts, value)
         if parts.weak:
             self._weak.append((number, parts))
+
+    def _constant(self, value: Any, kind: Kind, parts: Parts) -> Entry | None:
+        """The entry of an object that has no data, if something shows it under a name.
+
+        Raises:
+            NotState: it has data, and a copy of it could not stand for it.
+        """
+        if value is self._root:
+            return None
+        if type(kind) in _PLAIN and not parts.attributes and (name := self._kinds.constants.named(value)):
+            return {TAG: SHOWN, DATA: name}
+        if self._kinds.only:
+            problem = self._kinds.only.get(kind.cls, {}).get(id(value))
+            if problem is not None:
+                raise problem
+        return None
 
     def _fill(self, entry: Entry, parts: Parts, holder: Any) -> None:
         if parts.data is not None:
@@ -316,8 +339,9 @@ class Walk:
         return reversed(found)
 
     def _intern(self, value: Any, kind: Kind, parts: Parts) -> None:
-        entry = kind.entry()
-        self._fill(entry, parts, value)
+        entry = self._constant(value, kind, parts) or kind.entry()
+        if entry[TAG] != SHOWN:
+            self._fill(entry, parts, value)
         key = dumps(entry)
         form = self._interned.get(key)
         if form is None:
@@ -366,6 +390,7 @@ class Walk:
 
 
 _OUTSIDE: Final = Outside()
+_PLAIN: Final = frozenset({Plain, Whole})
 _RUNTIME: Final = "_runtime"
 """Where AutoGen's `BaseAgent` keeps its runtime."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
