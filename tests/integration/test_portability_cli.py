@@ -269,8 +269,14 @@ def test_a_team_that_the_log_does_not_know_is_not_exported_as_new(shop: Shop) ->
 
 def test_a_state_that_is_none_is_refused(shop: Shop) -> None:
     (shop.directory / "text.json").write_text("hello")
+    (shop.directory / "deep.json").write_text("[" * 100_000)
     shop.write("list.json", [1])
-    for name, said in (("text.json", "JSON ("), ("list.json", "a JSON list"), ("none.json", "No such file")):
+    for name, said in (
+        ("text.json", "JSON ("),
+        ("deep.json", "JSON ("),
+        ("list.json", "a JSON list"),
+        ("none.json", "No such file"),
+    ):
         refused = shop.eventlog("import", name, "--agent", "clerk/a", "--app", "shop:register", code=1)
         assert said in refused.stderr
     state = json.loads((SAVED / "round_robin-0.4.8.json").read_text())
@@ -280,6 +286,36 @@ def test_a_state_that_is_none_is_refused(shop: Shop) -> None:
     assert "the form of AutoGen 0.4.0 to 0.4.8" in refused.stderr and "'zoe'" in refused.stderr
     refused = shop.eventlog("import", "team.json", "--team", "shop:no_team", code=2)
     assert "it returned a int, not a team" in refused.stderr
+
+
+MANAGER = "RoundRobinGroupChatManager"
+
+
+def test_a_team_with_something_that_is_no_message_is_refused_in_one_line(shop: Shop) -> None:
+    state = json.loads((SAVED / "round_robin-0.4.9.json").read_text())
+    for thread, said in (
+        (["hello"], "message_thread[0] is no message, but a str"),
+        (5, "in a form that none of AgentChat's has"),
+    ):
+        state["agent_states"][MANAGER]["message_thread"] = thread
+        shop.write("team.json", state)
+        refused = shop.eventlog("import", "team.json", "--team", "shop:make_team", "--keep-unknown", code=1)
+        [_building, line] = refused.stderr.splitlines()
+        assert line.startswith("eventlog: ") and said in line
+
+
+def test_messages_that_are_kept_are_in_the_state_that_is_exported(shop: Shop) -> None:
+    """Half a character, as a model's answer that was cut may end in, is written as JSON can hold it."""
+    state = json.loads((SAVED / "round_robin-0.4.9.json").read_text())
+    odd = {"type": "Odd", "source": "a", "created_at": "yesterday", "content": {"text": "half \ud83d"}}
+    forged = {"type": "TextMessage", "source": "a", "content": "x", "metadata": {"autogen_eventlog.kept": "oops"}}
+    state["agent_states"][MANAGER]["message_thread"] = [odd, forged]
+    shop.write("team.json", state)
+    shop.eventlog("import", "team.json", "--team", "shop:make_team", "--keep-unknown")
+    shop.eventlog("export", "--team", "shop:make_team", "--state", "back.json")
+    kept, own = shop.read("back.json")["agent_states"][MANAGER]["message_thread"]
+    assert kept == odd
+    assert own["metadata"] == forged["metadata"]
 
 
 OUT, STATE = ("--out", "o"), ("--state", "s")

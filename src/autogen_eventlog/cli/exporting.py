@@ -110,8 +110,7 @@ async def _state(settings: Settings, asking: Asking, path: Path) -> None:
     output = Output(settings)
     name, state = await (_team_state(settings, asking) if asking.team is not None else _agent_state(settings, asking))
     try:
-        text = json.dumps(state, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        await asyncio.to_thread(path.write_text, text, "utf-8")
+        await asyncio.to_thread(path.write_bytes, _encoded(state))
     except (TypeError, ValueError) as error:
         raise Refused(f"{name}: its save_state gave what JSON can't hold ({error})") from error
     except OSError as error:
@@ -123,6 +122,18 @@ async def _state(settings: Settings, asking: Asking, path: Path) -> None:
     output.text(printable(f"{path}: the state of {name}"))
     for one in silent:
         output.hint(f"{one} saves nothing of itself: what it knows is in the log only (--history, --out).")
+
+
+def _encoded(state: Mapping[str, Any]) -> bytes:
+    """
+    Raises:
+        TypeError, ValueError: JSON can't hold it.
+    """
+    text = json.dumps(state, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half a character, which JSON takes escaped only
+        return (json.dumps(state, indent=1, allow_nan=False) + "\n").encode()
 
 
 async def _agent_state(settings: Settings, asking: Asking) -> tuple[str, Mapping[str, Any]]:

@@ -119,7 +119,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         state: object = json.loads(path.read_bytes())
     except OSError as error:
         raise Refused(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(f"{path}: it is no state, which is JSON ({error})") from error
     if not isinstance(state, dict):
         raise Refused(f"{path}: it is no state: a JSON {type(state).__name__}, not an object")
