@@ -114,9 +114,8 @@ class Retention:
             RetentionRefused: It is not what it was, or something keeps it now.
         """
         name = part.partition.name
-        branches = await self._partitions.branches(
-            part.partition
-        )  # before the plan: those that it may miss count as new
+        # Counted before the plan, so those that it may have missed count as new.
+        branches = await self._partitions.branches(part.partition)
         planner = Planner(self._log, self._partitions)
         now = await planner.part(part.partition)
         if now.sums != part.sums:
