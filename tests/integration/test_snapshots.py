@@ -439,7 +439,7 @@ class Echo(RoutedAgent):
 
 
 async def test_handlers_that_wait_for_a_message_to_their_own_agent_are_not_waited_for_without_end(dsn: str) -> None:
-    policy = SnapshotPolicy(every=4, within=None, proving=1.0, pause=0.05)
+    policy = SnapshotPolicy(every=4, within=None, proving=1.0, pause=3600.0)  # it ends as one waits for the other
     async with running(dsn, Caller, policy) as runtime:
         await Echo.register(runtime, "echo", Echo)
         await keep_busy(runtime, 40)

@@ -290,6 +290,10 @@ class Incarnation:
         """Whether nothing is under way: no handler, no call, no effect, no callback, no timer."""
         return not (self.deliveries or self.calls or self.effects) and self.session.quiet
 
+    def is_in(self, conversation: UUID | None) -> bool:
+        """Whether one of its handlers runs as a part of a conversation."""
+        return conversation is not None and any(one.correlation == conversation for one in self.deliveries.values())
+
     def waits_for(self, sent: UUID) -> bool:
         """Whether the answer to a call is wanted still, or was as the incarnation went live."""
         return sent in self.asked_again or (sent in self.calls and not self.calls[sent].future.cancelled())

@@ -166,7 +166,8 @@ class JournaledAgent:
             await self._log.writer.room()
         incarnation = self._incarnation
         if incarnation is None or not self._at_hand(incarnation):
-            incarnation = await self.live()
+            with self._snapshotting.waiting(incarnation, identity.correlation):
+                incarnation = await self.live()
         while identity.again:
             joined = await self._join(incarnation, identity)
             if joined is not None:

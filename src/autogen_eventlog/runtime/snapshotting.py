@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
+from uuid import UUID
 
 from autogen_core import Agent
 
@@ -79,6 +82,9 @@ class Snapshotting:
         self._pauses = False
         self._in_vain = 0
         """Pauses since the last one, in which the agent did not come to rest."""
+        self._waiting: list[UUID | None] = []
+        """Of the messages that wait for a pause or something else to be over, the conversations."""
+        self._given_way: asyncio.Future[None] | None = None
 
     def began(self, recovered: Recovered) -> None:
         """An instance came up: the next snapshot is due so long after what its recovery began from."""
@@ -136,9 +142,8 @@ class Snapshotting:
             DatabaseUnavailable: It could not be kept (`wanted`).
         """
         async with gate:
-            running = [delivery.done for delivery in incarnation.deliveries.values()]
-            if running and pause is not None:
-                await asyncio.wait(running, timeout=pause)
+            if pause is not None:
+                await self._rest(incarnation, pause)
             version = appender.version
             if not can_be_read(incarnation):
                 return None
@@ -181,6 +186,33 @@ class Snapshotting:
             logger.warning("%s: no snapshot at version %d: %s", self._stream, version, error)
             return None
         return snapshot
+
+    @contextmanager
+    def waiting(self, incarnation: Incarnation | None, conversation: UUID | None) -> Generator[None]:
+        """A message waits: a pause ends if one of the handlers that it is made for waits for that very message."""
+        self._waiting.append(conversation)
+        if self._given_way is not None and not self._given_way.done() and self._would_stall(incarnation):
+            self._given_way.set_result(None)
+        try:
+            yield
+        finally:
+            self._waiting.remove(conversation)
+
+    def _would_stall(self, incarnation: Incarnation | None) -> bool:
+        return incarnation is not None and any(map(incarnation.is_in, self._waiting))
+
+    async def _rest(self, incarnation: Incarnation, pause: float) -> None:
+        """Wait until its handlers have ended, until one can't before the pause is over, or for so many seconds."""
+        running = [delivery.done for delivery in incarnation.deliveries.values()]
+        if not running or self._would_stall(incarnation):
+            return
+        self._given_way = asyncio.get_running_loop().create_future()
+        ended = asyncio.ensure_future(asyncio.wait(running))
+        try:
+            await asyncio.wait([ended, self._given_way], timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            self._given_way = None
 
     def give_up(self, why: str) -> None:
         """The agent is restored by full replay instead; said once (G11)."""
