@@ -128,7 +128,9 @@ def _month(ahead: int) -> datetime:
 async def test_a_stream_is_read_by_its_key_across_24_partitions(two_years: str) -> None:
     for name in ("read_forwards", "read_backwards"):
         nodes, pages = await plan(
-            two_years, name, {"stream": "agent/7", "after_version": 100, "until_version": 2**62, "limit": 10}
+            two_years,
+            name,
+            {"stream": "agent/7", "after_version": 100, "until_version": 2**62, "limit": 10, "bytes": 16_000_000},
         )
         assert scans(nodes) == {("Index Scan", "pkey")}
         assert pages < 300
@@ -183,7 +185,11 @@ async def test_an_audit_page_over_all_streams_uses_the_index_of_its_filter(
 
 async def test_the_other_hot_reads_use_their_indexes(two_years: str) -> None:
     for name, parameters, index in [
-        ("tail", {"after": (MONTHS - 1) * PER_MONTH << 20, "until": 2**62, "limit": 10}, "position_idx"),
+        (
+            "tail",
+            {"after": (MONTHS - 1) * PER_MONTH << 20, "until": 2**62, "limit": 10, "bytes": 16_000_000},
+            "position_idx",
+        ),
         ("restorations", {"stream": "agent/7"}, "stream_version_idx"),
         ("position_at", {"time": _month(-3)}, "recorded_at_idx"),
         (
