@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
+import random
 import threading
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Callable
@@ -367,6 +369,98 @@ async def test_an_agent_that_is_never_at_rest_gets_one_in_a_pause(dsn: str) -> N
         view = await runtime.view(ONE)
         assert capture(view, log.codec).digest == live
         assert sorted(vars(view)["_seen"]) == list(range(120))
+
+
+class Cooperating(RoutedAgent):
+    """Says itself what it keeps, and leaves something out."""
+
+    def __init__(self) -> None:
+        super().__init__("keeps")
+        self.number = 0
+        self.mode = self._idle
+        self.kind: type = int
+        self.generator = random.Random(1)
+        self.buffer = io.StringIO()
+        self.items: list[int] = []
+        self.current = self.items
+
+    def _idle(self) -> None: ...
+
+    def _busy(self) -> None: ...
+
+    @rpc
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        self.number += 1
+        self.items.append(message.value)
+        self.left_out()
+        return Sum(self.number)
+
+    def left_out(self) -> None: ...
+
+    async def save_state(self) -> dict[str, Any]:
+        return {"number": self.number, "items": self.items}
+
+    async def load_state(self, state: Any) -> None:
+        self.number = state["number"]
+        self.items = self.current = list(state["items"])
+
+
+class OtherMethod(Cooperating):
+    def left_out(self) -> None:
+        self.mode = self._busy
+
+
+class OtherClass(Cooperating):
+    def left_out(self) -> None:
+        self.kind = str
+
+
+class OtherGenerator(Cooperating):
+    def left_out(self) -> None:
+        self.generator.random()
+
+
+class OtherBuffer(Cooperating):
+    def left_out(self) -> None:
+        self.buffer.write("more")
+
+
+class OtherIdentity(Cooperating):
+    async def load_state(self, state: Any) -> None:
+        self.number, self.items, self.current = state["number"], list(state["items"]), list(state["items"])
+
+
+@pytest.mark.parametrize(
+    ("cls", "left_out"),
+    [
+        (Cooperating, "buffer"),  # it has no equality: whether it is the same can't be said
+        (OtherMethod, "mode"),
+        (OtherClass, "kind"),
+        (OtherGenerator, "generator"),
+        (OtherBuffer, "buffer"),
+        (OtherIdentity, "current"),
+    ],
+)
+async def test_what_an_agent_s_own_save_state_leaves_out_is_named(
+    dsn: str, cls: type[RoutedAgent], left_out: str
+) -> None:
+    async with running(dsn, cls, SnapshotPolicy(within=None, kind="save_state"), name="hoarder") as runtime:
+        await put(runtime, 1, 2)
+        with pytest.raises(NotCapturable, match=f"save_state leaves out .*self.{left_out}"):
+            await runtime.snapshot(ONE)
+        assert await log_of(runtime).snapshots.list_snapshots(str(ONE)) == []
+
+
+class Saving(Cooperating):
+    def __init__(self) -> None:
+        super().__init__()
+        del self.buffer, self.generator
+
+
+async def test_an_agent_s_own_save_state_that_leaves_nothing_out_is_believed(dsn: str) -> None:
+    async with running(dsn, Saving, SnapshotPolicy(within=None, kind="save_state")) as runtime:
+        await put(runtime, 1, 2)
+        assert (await runtime.snapshot(ONE)).proven
 
 
 class Relay(Hoarder):

@@ -17,10 +17,11 @@ from typing import Any
 
 from autogen_eventlog.checking.lines import Chain, event_form, event_of
 from autogen_eventlog.checking.states import KeptState
-from autogen_eventlog.errors import InvalidHistory
+from autogen_eventlog.errors import InvalidHistory, PayloadCorrupt
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.lineage import Lineage, Segment
 from autogen_eventlog.past import Activation, Past, Place, makes_first
+from autogen_eventlog.postgres.large import is_lost
 
 SUFFIX = ".history.jsonl"
 _FORMAT = "autogen-eventlog history"
@@ -79,6 +80,7 @@ async def write_history(path: Path, past: Past, state: KeptState | None) -> int:
 
     Raises:
         OSError: The file can't be written.
+        PayloadCorrupt: The log has lost the payload of an event; no file is left.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
@@ -97,6 +99,9 @@ async def _lines(past: Past, state: KeptState | None) -> AsyncIterator[bytes]:
     yield chain.close(await _header(past))
     async with contextlib.aclosing(past.events()) as events:
         async for event in events:
+            if is_lost(event.payload):
+                where = f"stream {event.stream!r}, version {event.version}"
+                raise PayloadCorrupt(where, "its row of large_payload is gone or altered")
             yield chain.close(event_form(event, agent))
     kept: dict[str, Any] = {"state": None, "digest": None}
     if state is not None:

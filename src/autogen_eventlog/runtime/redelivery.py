@@ -23,7 +23,7 @@ from autogen_eventlog.runtime.identity import Identity, TracedId
 from autogen_eventlog.runtime.shell import JournaledAgent
 from autogen_eventlog.runtime.submissions import WITHHELD
 
-_PAGE = 500
+_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 8
 """Agents that are brought up at the same time."""
-_PAGE = 1000
+_PAGE = 200
 _ATTEMPTS = 5
 _ATTEMPTS_WITHIN = timedelta(minutes=10)
 """Where so many processes died in so short a time, a handler run that each of them went on with is not taken up again."""

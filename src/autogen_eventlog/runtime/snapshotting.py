@@ -12,6 +12,7 @@ from uuid import UUID
 
 from autogen_core import Agent
 
+from autogen_eventlog.codec.names import type_name
 from autogen_eventlog.errors import EventLogError, NotCapturable
 from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.incarnation.producer import code_hash
@@ -79,6 +80,7 @@ class Snapshotting:
         self._busy_then = 0.0
         self._size = 0
         self._unfit = False
+        self._why = ""
         self._pauses = False
         self._in_vain = 0
         """Pauses since the last one, in which the agent did not come to rest."""
@@ -138,7 +140,7 @@ class Snapshotting:
             What was kept, as a candidate; None if the agent was not at rest after all, or can't be read.
 
         Raises:
-            NotCapturable: Something in it is neither data nor wiring (`wanted`).
+            NotCapturable: Something in it is neither data nor wiring, or its own methods leave something out (`wanted`).
             DatabaseUnavailable: It could not be kept (`wanted`).
         """
         async with gate:
@@ -161,6 +163,9 @@ class Snapshotting:
                 logger.warning("%s: no snapshot at version %d: it went on while it was read", self._stream, version)
                 return None
         if state is None:
+            if wanted:
+                name = type_name(type(agent))
+                raise NotCapturable(name, (("self", name, self._why, "It is restored by replay alone"),))
             return None
         self._in_vain = 0
         self._busy_then = incarnation.session.busy
@@ -216,6 +221,7 @@ class Snapshotting:
 
     def give_up(self, why: str) -> None:
         """The agent is restored by full replay instead; said once (G11)."""
+        self._why = why
         if not self._unfit:
             self._unfit = True
             logger.warning(

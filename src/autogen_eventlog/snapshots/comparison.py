@@ -7,6 +7,7 @@ import logging
 import threading
 import types
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, cast
 
 from autogen_core import AgentRuntime, CancellationToken
@@ -14,6 +15,7 @@ from autogen_core import AgentRuntime, CancellationToken
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import NotEncodable
 from autogen_eventlog.incarnation.boundary import Boundary
+from autogen_eventlog.state.layout import hides_data
 
 _WIRING = (
     AgentRuntime,
@@ -25,13 +27,11 @@ _WIRING = (
     threading.Thread,
     type(threading.Lock()),
     type(threading.RLock()),
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.ModuleType,
-    type,
 )
 """What a fresh instance brings along by itself, and what is no state."""
+_CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
+"""What is the same in two instances only if it is one object, or made by the same code."""
+_WITHOUT_IDENTITY = (str, bytes, int, float, complex, tuple, frozenset, type(None), range)
 
 _BOUND = 1000
 
@@ -39,55 +39,82 @@ _BOUND = 1000
 def differences(codec: Codec, left: object, right: object) -> list[str]:
     """Paths of attributes that differ, up to a bound; empty if the two are in the same state.
 
-    Data is compared exactly, by its stored form; other objects attribute by attribute; wiring not at all.
+    Data is compared exactly, by its stored form; functions and methods by their code and what they are bound to; other objects
+    attribute by attribute; what is one object in two places must be one in the other too. Wiring is not compared. What
+    shows neither attributes nor an equality of its own can't be said to be the same, so it differs.
     """
-    found: list[str] = []
-    for path in _differing(codec, "self", left, right, set()):
-        found.append(path)
-        if len(found) == _BOUND:
-            break
-    return found
+    return list(islice(_Comparison(codec).of("self", left, right), _BOUND))
 
 
-def _differing(codec: Codec, path: str, left: Any, right: Any, seen: set[tuple[int, int]]) -> Iterator[str]:
-    if (id(left), id(right)) in seen:
-        return
-    seen.add((id(left), id(right)))
-    if type(left) is not type(right):
-        yield path
-        return
-    if left is right or isinstance(left, _WIRING):
-        return
-    stored = _stored(codec, left), _stored(codec, right)
-    if stored[0] is not None or stored[1] is not None:
-        if stored[0] != stored[1]:
+class _Comparison:
+    """One walk through two objects side by side."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._pairs: dict[int, object] = {}
+        self._taken: dict[int, object] = {}
+
+    def of(self, path: str, left: Any, right: Any) -> Iterator[str]:
+        if type(left) is not type(right):
             yield path
-        return
-    yield from _inside(codec, path, left, right, seen)
+            return
+        if isinstance(left, _WIRING):
+            return
+        if not isinstance(left, _WITHOUT_IDENTITY):
+            if id(left) in self._pairs or id(right) in self._taken:
+                if self._pairs.get(id(left)) is not right:
+                    yield path
+                return
+            self._pairs[id(left)], self._taken[id(right)] = right, left
+        if left is not right:
+            yield from self._two(path, left, right)
 
-
-def _inside(codec: Codec, path: str, left: Any, right: Any, seen: set[tuple[int, int]]) -> Iterator[str]:
-    if isinstance(left, dict):
-        yield from _differing_items(codec, path, cast("dict[Any, Any]", left), right, seen)
-    elif isinstance(left, (list, tuple)):
-        numbered = dict(enumerate(cast("list[Any]", left))), dict(enumerate(cast("list[Any]", right)))
-        yield from _differing_items(codec, path, *numbered, seen)
-    else:
-        attributes = _attributes(left), _attributes(right)
-        if attributes[0] is None or attributes[1] is None:
-            yield path  # nothing to compare it by, so it can't be said to be the same
+    def _two(self, path: str, left: Any, right: Any) -> Iterator[str]:
+        if isinstance(left, types.MethodType):
+            if left.__func__ is not right.__func__:
+                yield path
+            yield from self.of(f"{path}.__self__", left.__self__, right.__self__)
+        elif isinstance(left, _CODE):
+            if not _is_same_code(left, right):
+                yield path
+        elif not _is_plain(left):
+            stored = _stored(self._codec, left), _stored(self._codec, right)
+            if stored[0] is None and stored[1] is None:
+                yield from self._inside(path, left, right)
+            elif stored[0] != stored[1]:
+                yield path
         else:
-            yield from _differing_items(codec, path, attributes[0], attributes[1], seen)
+            yield from self._inside(path, left, right)
+
+    def _inside(self, path: str, left: Any, right: Any) -> Iterator[str]:
+        if isinstance(left, dict):
+            yield from self._items(path, cast("dict[Any, Any]", left), right)
+        elif isinstance(left, (list, tuple)):
+            numbered = dict(enumerate(cast("list[Any]", left))), dict(enumerate(cast("list[Any]", right)))
+            yield from self._items(path, *numbered)
+        elif hides_data(type(left)):
+            if type(left).__eq__ is object.__eq__ or left != right:
+                yield path
+        else:
+            yield from self._items(path, _attributes(left), _attributes(right))
+
+    def _items(self, path: str, left: dict[Any, Any], right: dict[Any, Any]) -> Iterator[str]:
+        if list(left) != list(right):
+            yield path
+            return
+        for key in left:
+            yield from self.of(f"{path}.{key}", left[key], right[key])
 
 
-def _differing_items(
-    codec: Codec, path: str, left: dict[Any, Any], right: dict[Any, Any], seen: set[tuple[int, int]]
-) -> Iterator[str]:
-    if list(left) != list(right):
-        yield path
-        return
-    for key in left:
-        yield from _differing(codec, f"{path}.{key}", left[key], right[key], seen)
+def _is_plain(value: object) -> bool:
+    """Whether it is looked into at once: in what it holds, identity may matter."""
+    return type(value) in (list, dict)
+
+
+def _is_same_code(left: Any, right: Any) -> bool:
+    """Of two objects: functions that were made by one piece of code, and hold nothing of their own."""
+    code = getattr(left, "__code__", None)
+    return code is not None and code is getattr(right, "__code__", None) and not left.__closure__
 
 
 def _stored(codec: Codec, value: object) -> bytes | None:
@@ -97,11 +124,11 @@ def _stored(codec: Codec, value: object) -> bytes | None:
         return None
 
 
-def _attributes(value: object) -> dict[str, Any] | None:
+def _attributes(value: object) -> dict[str, Any]:
     found: dict[str, Any] = dict(getattr(value, "__dict__", {}))
     for cls in type(value).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                 found[name] = getattr(value, name)
-    return found if found or hasattr(value, "__dict__") else None
+    return found
