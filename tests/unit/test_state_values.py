@@ -7,6 +7,7 @@ import functools
 import io
 import ipaddress
 import itertools
+import json
 import logging
 import operator
 import random
@@ -29,6 +30,7 @@ from PIL.Image import new
 from pydantic import SecretStr, ValidationError
 
 from autogen_eventlog.codec import Codec
+from autogen_eventlog.errors import PayloadCorrupt
 from autogen_eventlog.state import capture, load
 from autogen_eventlog.testing.equality import difference
 from tests.unit.state_agents import (
@@ -404,3 +406,101 @@ def test_the_order_of_a_set_is_no_part_of_the_digest() -> None:
     left, right = capture(Holder(value={8, 0}), Codec()), capture(Holder(value={0, 8}), Codec())
     assert left.data != right.data
     assert left.digest == right.digest
+
+
+def grown(elements: list[Any], *, without: int = 0) -> set[Any]:
+    """A set that elements came to one by one, and some were taken from, the last of which comes again."""
+    value = set[Any]()
+    for element in elements:
+        value.add(element)
+    for element in elements[:without]:
+        value.discard(element)
+    value.update(elements[without - 1 : without])
+    return value
+
+
+LATTICE = [(x, y) for x in range(9) for y in range(9)]
+SEEDLESS: list[set[Any]] = [
+    {(5, 1), (1, 5), (2, 2), (0, 7), (9, 9), (4, 4)},
+    grown(LATTICE, without=70),
+    grown([8.0 * number for number in range(40, 0, -1)], without=36),
+    grown([8 * number for number in range(1000)], without=880),
+    grown([1e18, 0.5, 2.0**61 - 1, 8.0, 16.0, 0.0, -8.0], without=2),
+    {uuid.UUID(int=8 * number) for number in (5, 3, 1, 4, 2)},
+    grown([Decimal(8 * number) / 3 for number in range(30)], without=20),
+    {Fraction(1, 3), 8, 0, 1 + 2j, True, timedelta(1)},
+    grown([Point(x, y) for x, y in LATTICE], without=60),
+    grown([Pair(x, (y, frozenset({8, 0, x}))) for x, y in LATTICE], without=60),
+    grown([frozenset({x, y}) for x, y in LATTICE], without=60),
+    grown([number << 70 for number in range(50)], without=30),
+    {-1, -2, 7, 15},
+    {-2, -1, 15, 7},
+    set(grown(list(range(100)), without=90)),
+    grown(list(range(100)), without=97),
+]
+
+
+@pytest.mark.parametrize("value", SEEDLESS, ids=lambda value: f"{len(value)}{type(next(iter(value))).__name__}")
+def test_a_set_whose_hashes_follow_no_seed_gives_its_elements_in_the_same_order(value: set[Any]) -> None:
+    copy = loaded(value)
+    assert list(copy) == list(value)
+    assert copy.__sizeof__() == value.__sizeof__()
+    codec = Codec()
+    data = capture(Holder(value=value), codec).data
+    again = Holder(value={1, 2})
+    load(data, into=again, codec=codec)
+    assert list(vars(again)["value"]) == list(value)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([8, 0, 16, 24])))
+def test_a_frozenset_of_numbers_gives_them_in_the_same_order(order: tuple[int, ...]) -> None:
+    value = {"group": frozenset(order), "other": frozenset(grown([*order, *range(20)], without=3))}
+    copy = loaded(value)
+    assert [list(one) for one in copy.values()] == [list(one) for one in value.values()]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_set_with_any_past_gives_its_elements_in_the_same_order(seed: int) -> None:
+    chance = random.Random(seed)
+    draw = chance.choice(
+        [
+            lambda: 8 * chance.randrange(300),
+            lambda: chance.getrandbits(64),
+            lambda: chance.uniform(-9, 9),
+            lambda: (chance.randrange(20), chance.randrange(20)),
+            lambda: Point(chance.randrange(20), chance.randrange(20)),
+        ]
+    )
+    value = set[Any]()
+    for _ in range(chance.choice([5, 30, 120, 500])):
+        if chance.random() < 0.6 or not value:
+            value.add(draw())
+        elif chance.random() < 0.9:
+            value.discard(chance.choice(list(value)))
+        else:
+            value |= {draw() for _ in range(chance.randrange(9))}
+    assert list(loaded(value)) == list(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "changed"),
+    [
+        (frozenset({8, 0}), {"e": [1, 2], "o": [1, 0]}),
+        ({8, 0}, {"o": [0, 0]}),
+        ({8, 0}, {"r": 7}),
+        ({8, 0}, {"r": 1 << 40}),
+    ],
+)
+def test_an_order_that_cannot_be_had_is_refused_when_it_is_loaded(value: Any, changed: dict[str, Any]) -> None:
+    stored = json.loads(capture(Holder(value=value), Codec()).data)
+    (entry,) = [entry for entry in stored["objects"] if entry["$t"] == type(value).__name__]
+    entry.update(changed)
+    with pytest.raises(PayloadCorrupt, match=r"self\.value"):
+        load(json.dumps(stored).encode(), into=Holder(value=value), codec=Codec())
+
+
+def test_sets_of_texts_have_no_order() -> None:
+    data = capture(
+        Holder(value=[set("abcdefgh"), {("a", 1), ("b", 2)}, {1, "a"}, {Point(1, "a"), Point(2, "b")}]), Codec()
+    ).data
+    assert b'"o":' not in data

@@ -31,7 +31,9 @@ ELEMENTS: Final = "e"
 WEAK: Final = "w"
 DATA: Final = "d"
 ORDER: Final = "o"
-"""In which order a set of numbers gave its elements, where it would not by itself. No part of the digest."""
+"""In which order a set gave its elements, where their hashes tell and it would not by itself. No part of the digest."""
+ROOM: Final = "r"
+"""How many slots the table of such a set had. No part of the digest either."""
 LISTS: Final = frozenset(PARTS)
 WIRING: Final = "wiring"
 """The kind of an entry that stands for something outside; its data is its class, and what tells it from others."""
@@ -56,7 +58,7 @@ def number_of(form: Form) -> int | None:
 
 def unordered(objects: list[Entry]) -> list[Entry]:
     """The table without what the digest leaves out."""
-    return [{key: part for key, part in entry.items() if key != ORDER} for entry in objects]
+    return [{key: part for key, part in entry.items() if key not in (ORDER, ROOM)} for entry in objects]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def _references(entry: Any) -> list[int]:
             found += _numbers(cast("list[Form]", part))
         elif letter == ATTRIBUTES and type(part) is dict:
             found += _numbers(cast("dict[str, Form]", part).values())
-        elif letter not in (TAG, DATA, ORDER, VERSION):
+        elif letter not in (TAG, DATA, ORDER, ROOM, VERSION):
             raise Malformed(f"an object of {entry[TAG]!r} has {letter!r}")
     if len(entry.get(KEYS, ())) != len(entry.get(VALUES, ())):
         raise Malformed("it has not as many keys as values")

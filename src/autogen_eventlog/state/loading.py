@@ -26,6 +26,7 @@ from autogen_eventlog.state.form import (
     ELEMENTS,
     KEYS,
     ORDER,
+    ROOM,
     SHOWN,
     TAG,
     WIRING,
@@ -41,6 +42,7 @@ from autogen_eventlog.state.kinds import Kinds
 from autogen_eventlog.state.leaves import Leaves
 from autogen_eventlog.state.matching import match
 from autogen_eventlog.state.objects import Plain
+from autogen_eventlog.state.orders import is_room
 from autogen_eventlog.state.parts import PARTS, Parts
 from autogen_eventlog.state.pause import undisturbed
 from autogen_eventlog.state.places import path_to
@@ -228,7 +230,9 @@ class _Loading:
                 setattr(parts, PARTS[letter], self._values(form))
         if ORDER in entry and sorted(entry[ORDER]) != list(range(len(parts.elements or ()))):
             raise Malformed("its order is not one of its elements")
-        parts.order = entry.get(ORDER)
+        parts.order, parts.room = entry.get(ORDER), entry.get(ROOM)
+        if parts.room is not None and not is_room(parts.room):
+            raise Malformed("its table has no size that tables have")
         return parts
 
     def _values(self, forms: Collection[Form]) -> list[Any]:
@@ -416,7 +420,7 @@ class _Loading:
     def _resolved(self, parts: Parts) -> Parts:
         if not self._references[self._at]:
             return parts
-        attributes, resolved = parts.attributes, Parts(data=parts.data, order=parts.order)
+        attributes, resolved = parts.attributes, Parts(data=parts.data, order=parts.order, room=parts.room)
         if attributes is not None:
             resolved.attributes = dict(zip(attributes, self._objects(attributes.values()), strict=True))
         for name in PARTS.values():

@@ -6,11 +6,9 @@ The data is taken and put by the built-in's own methods only, whatever a subclas
 
 from __future__ import annotations
 
-import itertools
 import random
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from autogen_eventlog.codec.bases import own
@@ -25,10 +23,11 @@ from autogen_eventlog.codec.primitives import (
 from autogen_eventlog.state.attributes import Attributes
 from autogen_eventlog.state.form import DATA, Malformed
 from autogen_eventlog.state.kind import Kind
+from autogen_eventlog.state.orders import arrange, frozen_source, room
 from autogen_eventlog.state.parts import NotState, Parts
 
 _FACTORY: Final = "default_factory"
-_FEW: Final = 5
+_NO_ORDER: Final = "its elements can't be had in the order in which they came"
 _OF_LIST: Final = own(list, "__iter__")
 _OF_TUPLE: Final = own(tuple, "__iter__")
 
@@ -173,6 +172,7 @@ class Set(Plain):
     def take(self, value: Any) -> Parts:
         parts = super().take(value)
         parts.elements = list(own(set, "__iter__")(value))
+        parts.room = room(value)
         return parts
 
     def empty(self, data: Any) -> Any:
@@ -180,35 +180,25 @@ class Set(Plain):
 
     def fill(self, instance: Any, parts: Parts) -> None:
         elements = parts.elements or []
-        if parts.order is None:
-            _hold(instance, elements)
-        else:
-            _hold_in_order(instance, [elements[position] for position in parts.order])
+        _put(instance, elements, parts)
         if own(set, "__len__")(instance) != len(elements):
             raise Malformed("an element stands twice")
         super().fill(instance, parts)
 
 
-def _hold(instance: Any, elements: Any) -> None:
-    own(set, "clear")(instance)
-    own(set, "update")(instance, elements)
+def _put(instance: Any, elements: list[Any], parts: Parts) -> None:
+    """Fill a set, in the order in which its elements came if that is known.
 
-
-def _hold_in_order(instance: Any, elements: list[Any]) -> None:
-    """Make a set of numbers give its elements in this order, in the first of the ways that does."""
-    for source in _ways(elements):
-        _hold(instance, source)
-        if list(own(set, "__iter__")(instance)) == elements:
-            return
-
-
-def _ways(elements: list[Any]) -> Iterator[Any]:
-    """One by one, backwards where hashes collide, from another set, and of a few in any order."""
-    yield elements
-    yield elements[::-1]
-    yield set(elements)
-    if len(elements) <= _FEW:
-        yield from itertools.permutations(elements)
+    Raises:
+        Malformed: they can't be had in that order.
+    """
+    if parts.order is None:
+        own(set, "clear")(instance)
+        own(set, "update")(instance, elements)
+        return
+    came = [elements[position] for position in parts.order]
+    if not arrange(instance, came, list(map(hash, came)), parts.room):
+        raise Malformed(_NO_ORDER)
 
 
 class Frozenset(Plain):
@@ -223,11 +213,22 @@ class Frozenset(Plain):
         return parts
 
     def make(self, parts: Parts) -> Any:
-        instance = own(frozenset, "__new__")(self.cls, parts.elements or [])
+        instance = own(frozenset, "__new__")(self.cls, _source(parts))
         if own(frozenset, "__len__")(instance) != len(parts.elements or []):
             raise Malformed("an element stands twice")
         self.fill(instance, parts)
         return instance
+
+
+def _source(parts: Parts) -> Any:
+    elements = parts.elements or []
+    if parts.order is None:
+        return elements
+    came = [elements[position] for position in parts.order]
+    source = frozen_source(came, list(map(hash, came)))
+    if source is None:
+        raise Malformed(_NO_ORDER)
+    return source
 
 
 class Tuple(Plain):

@@ -27,6 +27,8 @@ class Parts:
     """Of a set: without an order of their own."""
     order: list[int] | None = None
     """Positions of the elements in the order in which they came, where that is a matter of the set's past alone."""
+    room: int | None = None
+    """How many slots the table of a set has."""
     weak: list[Any] | None = None
     """What it refers to without keeping it alive."""
     lender: Any = None

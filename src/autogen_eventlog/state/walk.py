@@ -25,6 +25,7 @@ from autogen_eventlog.state.form import (
     ITEMS,
     KEYS,
     ORDER,
+    ROOM,
     SHOWN,
     TAG,
     VALUES,
@@ -40,6 +41,7 @@ from autogen_eventlog.state.form import (
 from autogen_eventlog.state.kind import AnyKind, Kind, Leaf, Outside, Refused
 from autogen_eventlog.state.kinds import Kinds
 from autogen_eventlog.state.objects import Plain, Whole
+from autogen_eventlog.state.orders import order_of
 from autogen_eventlog.state.parts import NotState, Parts
 
 OWN_ID: Final[Form] = {TAG: "id"}
@@ -158,16 +160,11 @@ class Walk:
             if (constant := self._constant(value, kind, parts)) is not None:
                 self.entries[number] = constant
                 return
+            if parts.elements is not None:
+                self._sort(parts)
         except NotState as problem:
             self.entries[number] = self._refuse(value, problem)
             return
-        if parts.elements is not None:
-            came = parts.elements
-            parts.elements = self._ordered(came)
-            if not _comes_by_itself(came, parts.elements):
-                places = {element: position for position, element in enumerate(parts.elements)}
-                self.entries[number][ORDER] = [places[element] for element in came]
-                self.has_orders = True
         if parts.lender is not None:
             self._lent.append((value, parts.lender))
         self._fill(self.entries[number], parts, value)
@@ -200,6 +197,7 @@ class Walk:
             entry[VALUES] = self._forms_of(parts.values or (), holder)
         if parts.elements:
             entry[ELEMENTS] = self._forms_of(parts.elements, holder)
+            self._note_order(entry, parts)
         attributes = parts.attributes
         if attributes:
             if holder is self._root and "_id" in attributes:
@@ -316,11 +314,11 @@ class Walk:
     def _taken(self, value: Any, kind: Kind) -> Parts | None:
         try:
             parts = kind.take(value)
+            if parts.elements is not None:
+                self._sort(parts)
         except NotState as problem:
             self._refused(value, problem)
             return None
-        if parts.elements is not None:
-            parts.elements = self._ordered(parts.elements)
         return parts
 
     def _unsettled(self, holder: Any, parts: Parts, taken: dict[int, Parts]) -> Iterator[tuple[Any, Kind]]:
@@ -350,6 +348,24 @@ class Walk:
             self._forms[id(value)] = form
 
     # -- what has no order, and what is weakly held ----------------------------------------------------------------
+
+    def _sort(self, parts: Parts) -> None:
+        """Put the elements of a set in an order of their own, and note that in which they came if a new one would not have it.
+
+        Raises:
+            NotState: that order can't be had again.
+        """
+        came = parts.elements or []
+        parts.elements = self._ordered(came)
+        if self._known is None:
+            parts.order = order_of(came, parts.elements, parts.room)
+
+    def _note_order(self, entry: Entry, parts: Parts) -> None:
+        if parts.order is not None:
+            entry[ORDER] = parts.order
+            self.has_orders = True
+            if parts.room is not None:
+                entry[ROOM] = parts.room
 
     def _ordered(self, elements: list[Any]) -> list[Any]:
         kinds = set(map(type, elements))
@@ -394,10 +410,3 @@ _PLAIN: Final = frozenset({Plain, Whole})
 _RUNTIME: Final = "_runtime"
 """Where AutoGen's `BaseAgent` keeps its runtime."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-
-
-def _comes_by_itself(came: list[Any], ordered: list[Any]) -> bool:
-    """Whether a set made of `ordered` gives its elements as they came. Of what hashes by seed or address, nobody can say."""
-    if any(type(element) not in (int, bool) for element in came):
-        return True
-    return list(set(ordered)) == came
