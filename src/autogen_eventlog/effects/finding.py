@@ -20,7 +20,8 @@ from autogen_eventlog.incarnation.boundary import Boundary
 LIMIT: Final = 20_000
 """Objects that are looked at. An agent that is made with more is not searched to its end."""
 
-_AUTOGEN: Final = frozenset({"autogen_core", "autogen_agentchat", "autogen_ext"})
+AUTOGEN: Final = frozenset({"autogen_core", "autogen_agentchat", "autogen_ext"})
+"""AutoGen's packages."""
 _NO_STATE: Final = (
     type,
     types.ModuleType,
@@ -107,7 +108,7 @@ class _Search:
 
     def _hold(self, value: Any) -> None:
         self._seen[id(value)] = value
-        self._packages |= {_package(base) for base in own_classes(cast("type[Any]", type(value)))}
+        self._packages |= {package_of(base) for base in own_classes(cast("type[Any]", type(value)))}
         self._found.holders.append(value)
         self._found.beside.extend(reached_beside(value))
         self._pending.append(value)
@@ -118,11 +119,11 @@ class _Search:
         if isinstance(value, _NO_STATE) or _is_runtime(cls):
             return False
         if isinstance(value, BaseModel):
-            return _package(cls) in self._packages
+            return package_of(cls) in self._packages
         if isinstance(value, types.SimpleNamespace) or dataclasses.is_dataclass(value):
             return True
-        packages = {_package(base) for base in cls.__mro__}
-        return bool(packages & _AUTOGEN) or _package(cls) in self._packages
+        packages = {package_of(base) for base in cls.__mro__}
+        return bool(packages & AUTOGEN) or package_of(cls) in self._packages
 
 
 def children(value: Any) -> Iterator[Any]:
@@ -151,7 +152,9 @@ def attributes(value: Any) -> dict[str, Any]:
 def own_classes(cls: type) -> list[type]:
     """The classes of an object that are neither AutoGen's nor Python's."""
     return [
-        base for base in cls.__mro__ if _package(base) not in _AUTOGEN and _package(base) not in sys.stdlib_module_names
+        base
+        for base in cls.__mro__
+        if package_of(base) not in AUTOGEN and package_of(base) not in sys.stdlib_module_names
     ]
 
 
@@ -248,7 +251,8 @@ def _is_runtime(cls: type) -> bool:
     return all(hasattr(cls, name) for name in ("register_factory", "send_message", "add_subscription"))
 
 
-def _package(cls: type) -> str:
+def package_of(cls: type) -> str:
+    """The first part of the name of the module that a class is of."""
     return cls.__module__.partition(".")[0]
 
 

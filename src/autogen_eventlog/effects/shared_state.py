@@ -159,22 +159,22 @@ def _places(classes: list[type]) -> Iterator[_Place]:
 
 def _globals_of(function: Any, stored: dict[str, str]) -> Iterator[str]:
     """Containers that a function names, and globals that it sets."""
-    for code in _codes(function.__code__):
+    for code in codes(function.__code__):
         for name in code.co_names:
             if stored.get(name) == "STORE_GLOBAL" or isinstance(function.__globals__.get(name), _CONTAINERS):
                 yield name
 
 
 def _stored_by(code: types.CodeType) -> Iterator[tuple[str, str]]:
-    for one in _codes(code):
+    for one in codes(code):
         for instruction in dis.get_instructions(one):
             if instruction.opname in ("STORE_ATTR", "STORE_GLOBAL"):
                 yield instruction.argval, instruction.opname
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def codes(code: types.CodeType) -> Iterator[types.CodeType]:
     """A function's code, and that of the functions in it."""
     yield code
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
-            yield from _codes(one)
+            yield from codes(one)

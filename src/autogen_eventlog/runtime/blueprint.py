@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from autogen_core import EVENT_LOGGER_NAME, ROOT_LOGGER_NAME, Agent, AgentId, AgentInstantiationContext, AgentRuntime
 from autogen_core.logging import AgentConstructionExceptionEvent
 
-from autogen_eventlog.codec import TypeRegistry
+from autogen_eventlog.codec import Codec, TypeRegistry
 from autogen_eventlog.effects import boundaries_of, capture
 from autogen_eventlog.effects.ambient import install
 from autogen_eventlog.effects.boundaries import RESULTS
@@ -94,10 +94,9 @@ class FactoryBlueprint:
             )
         agent: Agent = made
         self._allow(type(agent))
-        self._shared.separate(agent, agent_id, incarnation)
+        shared = self._shared.separate(agent, agent_id, incarnation)
         capture(agent, incarnation)
-        if not self._shared.any:  # else it holds what has lived already
-            incarnation.made = made_of(agent, incarnation.codec)
+        incarnation.made = _made_but(shared, agent, incarnation.codec)
         return agent
 
     def outside(self, agent: Agent) -> tuple[object, ...]:
@@ -179,6 +178,18 @@ def _register_each(types: TypeRegistry, named: list[Any]) -> None:
             types.register(found)
         except TypeError:
             continue  # str, None, Any and the like need no registration
+
+
+def _made_but(shared: frozenset[str], agent: Agent, codec: Codec) -> dict[str, Any]:
+    """What the factory made, but for attributes that lead to what it shares: that has lived already."""
+    if not shared:
+        return made_of(agent, codec)
+    cls = type(agent)
+    if hasattr(cls, "__del__"):  # it would run for what is no agent
+        return {}
+    rest = object.__new__(cls)
+    vars(rest).update({name: value for name, value in vars(agent).items() if name not in shared})
+    return made_of(rest, codec)
 
 
 def _say_not_constructed(agent_id: AgentId, error: BaseException) -> None:

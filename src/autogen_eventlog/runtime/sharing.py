@@ -8,7 +8,6 @@ to take the live one's place is given a copy of what it was before it lived: wha
 from __future__ import annotations
 
 import asyncio
-import copy
 import functools
 import logging
 import types
@@ -17,11 +16,11 @@ from typing import Any
 
 from autogen_core import Agent, AgentId, AgentRuntime
 
-from autogen_eventlog.effects.finding import find
-from autogen_eventlog.effects.standins import cell_of
-from autogen_eventlog.errors import NotRestorable
 from autogen_eventlog.ids import EventIds
 from autogen_eventlog.incarnation.incarnation import Incarnation, current_delivery
+from autogen_eventlog.runtime.pristine import Pristine, empty
+from autogen_eventlog.runtime.reach import behind, led_to
+from autogen_eventlog.runtime.replacing import Replacing, attribute_of, held_on
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +39,7 @@ _NOT_SHARED = (
     AgentRuntime,
     AgentId,
 )
+_PLAIN = (list, dict, set, tuple, frozenset)
 _CALLABLES = (types.FunctionType, types.MethodType, functools.partial)
 
 
@@ -47,69 +47,56 @@ class SharedObjects:
     """The objects that instances of one agent type get from their factory, by agent."""
 
     def __init__(self, factory: Callable[[], Any]) -> None:
+        self._factory = factory
         self._captured = {id(value): value for value in captured(factory)}
-        self._pristine: dict[AgentId, _Pristine] = {}
+        self._pristine: dict[AgentId, Pristine] = {}
         self._given: set[AgentId] = set()
         self._outputs: set[str] = set()
         self.any = False
-        """Whether an instance was seen that holds one."""
+        """Whether an instance was seen that has one the factory has at hand, itself. (Plain containers don't count.)"""
 
-    def separate(self, agent: Agent, agent_id: AgentId, incarnation: Incarnation) -> None:
+    def separate(self, agent: Agent, agent_id: AgentId, incarnation: Incarnation) -> frozenset[str]:
         """Give a new instance its own copies, unless it is the first that is to live.
+
+        Nothing is copied but what it has in common with others: a helper that is made for each instance stays as it is, and
+        is given a copy of the store that all of their helpers have.
+
+        Returns:
+            The names of the attributes that lead to something that is shared.
 
         Raises:
             NotRestorable: A copy is needed, and what the factory shares can't be copied.
         """
-        held = {name: value for name, value in vars(agent).items() if id(value) in self._captured}
+        held = self._held(agent, agent_id, incarnation.effects_own)
         if not held:
-            return
-        self.any = True
-        self._outputs.update(_queues(held))
+            return frozenset()
+        direct = {name: value for name, value in vars(agent).items() if id(value) in self._captured}
+        self.any = self.any or any(type(value) not in _PLAIN for value in direct.values())
+        queues = _queues(direct)
+        self._outputs.update(queues)
         if agent_id not in self._pristine:
-            self._pristine[agent_id] = _Pristine(held, _outside(agent))
+            self._pristine[agent_id] = Pristine(agent, held, incarnation.effects_own)
         if not incarnation.continues or agent_id in self._given:
-            vars(agent).update(self._pristine[agent_id].again(agent_id))
+            instead = self._pristine[agent_id].again(agent, agent_id, held)
+            Replacing(instead, incarnation.effects_own).run(agent)
         if incarnation.continues:
             self._given.add(agent_id)
-            _only_when_live(agent, _queues(held), incarnation)
+            _only_when_live(agent, queues, incarnation)
         else:
-            own = {name: vars(agent)[name] for name in _queues(held)}
+            own = {name: vars(agent)[name] for name in queues}
             vars(agent).update(_for_readers(agent, own, incarnation))
+        return frozenset(attribute_of(path) for path in held)
 
     def outputs(self, agent: Agent) -> tuple[object, ...]:
         """The queues to others that an instance was given, or those that stand in their place."""
         return tuple(vars(agent)[name] for name in sorted(self._outputs) if name in vars(agent))
 
-
-class _Pristine:
-    """What one agent is given, as it was before any instance lived."""
-
-    def __init__(self, held: dict[str, Any], outside: dict[int, Any]) -> None:
-        self._outside = outside
-        self._named = ", ".join(f"{name} ({type(value).__name__})" for name, value in held.items())
-        self._copies = self._copied(held)
-
-    def again(self, agent_id: AgentId) -> dict[str, Any]:
-        own = None if self._copies is None else self._copied(self._copies)
-        if own is None:
-            problem = f"its factory gives every instance the same {self._named}, of which no copy can be made"
-            raise NotRestorable(str(agent_id), "a fresh instance", problem, "Let the factory make them anew")
-        return own
-
-    def _copied(self, held: dict[str, Any]) -> dict[str, Any] | None:
-        """Copies that hang together as the originals do; None if there can be none."""
-        queues = {id(value): _empty(value) for value in _queues(held).values()}
-        try:
-            return copy.deepcopy(held, {**self._outside, **queues})
-        except Exception:  # a lock, a socket, whatever it holds: said when a copy is needed
-            return None
-
-
-def _outside(agent: Agent) -> dict[int, Any]:
-    """The models, tools and the like that hang on an instance, by id (a `deepcopy` memo): copies ask the same ones."""
-    found = find(agent)
-    behind = [cell_of(stand_in).wrapped for stand_in in found.stand_ins]
-    return {**found.boundaries, **{id(value): value for value in behind}}
+    def _held(self, agent: Agent, agent_id: AgentId, own: tuple[type, ...]) -> dict[str, Any]:
+        """What an instance has in common with others, by the first path to each."""
+        shared = self._captured | behind(led_to(self._factory, type(agent)), but=agent, own=own).held
+        if agent_id in self._pristine:
+            shared |= self._pristine[agent_id].known
+        return held_on(agent, shared, own)
 
 
 def captured(factory: Callable[[], Any]) -> Iterator[Any]:
@@ -148,10 +135,6 @@ def _behind(function: Any) -> Iterator[Any]:
 def _queues(held: dict[str, Any]) -> dict[str, asyncio.Queue[Any]]:
     """A queue to others is an output: an instance that does not live has one of its own, which nobody reads."""
     return {name: value for name, value in held.items() if isinstance(value, asyncio.Queue)}
-
-
-def _empty(queue: asyncio.Queue[Any]) -> asyncio.Queue[Any]:
-    return type(queue)(queue.maxsize)
 
 
 class _OfRunsHere:
@@ -201,6 +184,6 @@ def _only_when_live(agent: Agent, queues: dict[str, asyncio.Queue[Any]], incarna
     if incarnation.live:
         vars(agent).update(to_readers)
     elif queues:
-        to_nobody = {name: _empty(queue) for name, queue in queues.items()}
+        to_nobody = {name: empty(queue) for name, queue in queues.items()}
         vars(agent).update(_for_readers(agent, to_nobody, incarnation))
         incarnation.when_live.append(lambda: vars(agent).update(to_readers))
