@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import contextvars
 import csv
@@ -12,12 +13,14 @@ import hashlib
 import io
 import itertools
 import json
+import logging
 import random
 import re
 import sqlite3
 import ssl
 import struct
 import threading
+import weakref
 import zlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,7 +29,7 @@ import pytest
 from pydantic import BaseModel, ValidationError, create_model
 
 from autogen_eventlog.codec import Codec
-from autogen_eventlog.errors import NotCapturable, PayloadCorrupt, TypeNotAllowed
+from autogen_eventlog.errors import NotCapturable, NotLoadable, PayloadCorrupt, TypeNotAllowed
 from autogen_eventlog.state import capture, load
 from tests.unit.state_agents import ByContent, Holder, Node, loaded, round_trip
 
@@ -377,3 +380,88 @@ def test_the_generator_of_the_process_is_refused() -> None:
     hidden: Any = random.choice
     assert "the whole process shares" in reason([hidden.__self__])
     assert "the whole process shares" in reason([hidden.__self__.choice])
+
+
+# -- memory that is shared ----------------------------------------------------------------------------------------
+
+
+def shared_memory() -> list[list[Any]]:
+    numpy = pytest.importorskip("numpy")
+    content, numbers, plain = bytearray(8), array.array("d", [0.0] * 4), numpy.zeros(6)
+    records, hidden = numpy.zeros(3, dtype=[("x", "i4")]), numpy.zeros(6)
+    between = numpy.frombuffer(memoryview(content), numpy.uint8)
+    return [
+        [content, numpy.frombuffer(content, numpy.uint8)],
+        [content, numpy.asarray(memoryview(content))],
+        [memoryview(content), between[1:].reshape(7, 1)],
+        [numbers, numpy.frombuffer(numbers)],
+        [plain, numpy.lib.stride_tricks.sliding_window_view(plain, 3)],
+        [plain, numpy.broadcast_to(plain, (2, 6))],
+        [hidden[1:], numpy.lib.stride_tricks.sliding_window_view(hidden, 3)],
+        [records, records[0]],
+        [records[0], records[1]],
+        [[records["x"]], {"k": records[:1]}],
+    ]
+
+
+@pytest.mark.parametrize("value", shared_memory(), ids=str)
+def test_numpys_memory_is_never_shared_unseen(value: list[Any]) -> None:
+    with pytest.raises(NotCapturable) as caught:
+        capture(Holder(value=value), Codec())
+    assert all("memory of another" in place[2] for place in caught.value.places)
+
+
+def test_numpys_memory_that_nothing_else_of_the_state_has_is_copied() -> None:
+    numpy = pytest.importorskip("numpy")
+    whole, fixed = numpy.arange(10), numpy.frombuffer(b"abcd", numpy.uint8)
+    record = numpy.zeros(3, dtype=[("x", "i4")])[1]
+    copy = loaded([whole[2:4], fixed, fixed[1:], record, record, memoryview(b"ab")])
+    assert [list(one) for one in copy[:3]] == [[2, 3], [97, 98, 99, 100], [98, 99, 100]]
+    assert not copy[1].flags.writeable
+    copy[3]["x"] = 5
+    assert copy[4]["x"] == 5
+
+
+def test_a_record_of_a_class_of_its_own_is_refused() -> None:
+    numpy = pytest.importorskip("numpy")
+    (record,) = numpy.rec.array([(1, 2)], dtype=[("x", "i4"), ("y", "i4")])
+    assert "can't be described" in reason(record)
+
+
+# -- weakly held, and handlers -------------------------------------------------------------------------------------
+
+
+def test_what_calls_back_when_an_object_goes_is_refused() -> None:
+    node = Node(1)
+    end = weakref.finalize(node, print)
+    end.atexit = False
+    with pytest.raises(NotCapturable, match=r"self\.end \(weakref:finalize\)"):
+        capture(Holder(node=node, end=end), Codec())
+
+
+def test_a_handler_that_was_given_another_level_is_no_wiring() -> None:
+    live, fresh = logging.NullHandler(), logging.NullHandler()
+    live.setLevel(logging.ERROR)
+    data = capture(Holder(value=live), Codec()).data
+    with pytest.raises(NotLoadable, match=r"wiring of class 'logging:NullHandler' \(NullHandler of level 40\)"):
+        load(data, into=Holder(value=fresh), codec=Codec())
+    fresh.setLevel(logging.ERROR)
+    load(data, into=Holder(value=fresh), codec=Codec())
+
+
+class Label(str):
+    note: str
+
+
+class Group(tuple[int, ...]):
+    note: str
+
+
+@pytest.mark.parametrize("make", [lambda: Label("l"), lambda: Group((1, 2))])
+def test_two_equal_values_with_attributes_are_refused_and_one_is_not(make: Any) -> None:
+    left, right = make(), make()
+    left.note = right.note = "n"
+    assert "another one of the state is equal to it" in reason([left, right])
+    copy = loaded([left, left, make()])
+    assert copy[0] is copy[1]
+    assert (copy[0], copy[0].note, vars(copy[2])) == (left, "n", {})

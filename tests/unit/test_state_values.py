@@ -504,3 +504,28 @@ def test_sets_of_texts_have_no_order() -> None:
         Holder(value=[set("abcdefgh"), {("a", 1), ("b", 2)}, {1, "a"}, {Point(1, "a"), Point(2, "b")}]), Codec()
     ).data
     assert b'"o":' not in data
+
+
+def test_numpys_order_in_memory_is_kept() -> None:
+    numpy = pytest.importorskip("numpy")
+    cube = numpy.arange(24).reshape(2, 3, 4)
+    values = [
+        *(cube.transpose(2, 0, 1).copy(order="K"), cube.transpose(1, 0, 2).copy(order="K"), numpy.asfortranarray(cube)),
+        *(numpy.str_(""), numpy.bytes_(b""), numpy.zeros((0, 3)), numpy.array(3.5)),
+    ]
+    for value, copy in zip(values, loaded(values), strict=True):
+        assert type(copy) is type(value)
+        assert copy.tolist() == value.tolist()
+        assert (copy.strides, copy.ravel("K").tolist()) == (value.strides, value.ravel("K").tolist())
+
+
+def test_a_view_that_may_not_write_may_not_afterwards() -> None:
+    content = bytearray(b"abc")
+    copy = loaded([memoryview(content).toreadonly(), memoryview(content)])
+    assert [one.readonly for one in copy] == [True, False]
+
+
+def test_a_weak_set_of_many_is_the_same_afterwards() -> None:
+    nodes = [Node(number) for number in range(20)]
+    kept, group = loaded([nodes, weakref.WeakSet(nodes[::-2])])
+    assert set(group) == set(kept[1::2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, cast
 
 from autogen_eventlog.codec.primitives import decode_base64, encode_bytes
 from autogen_eventlog.state.form import Malformed
@@ -18,6 +18,8 @@ def numpy_kind(cls: type) -> type[Kind] | Leaf | None:
         return None
     if cls is numpy.ndarray:
         return Array
+    if issubclass(cls, numpy.void):
+        return Record
     if issubclass(cls, numpy.generic):
         return Scalar
     if issubclass(cls, numpy.dtype):
@@ -29,7 +31,7 @@ def _described(dtype: Any) -> Any:
     if dtype.hasobject:
         raise NotState("it is an array of Python objects", "Use a list, or an array of numbers")
     described = dtype.descr if dtype.names else dtype.str
-    if _type(described) != dtype:
+    if _type(described) != dtype or _type(described).type is not dtype.type:
         raise NotState(f"its type {dtype.str} can't be described")
     return described
 
@@ -49,22 +51,46 @@ def _field(field: Any) -> Any:
     return (name, inner, *(tuple(one) for one in shape))
 
 
+def lender_of(value: Any) -> Any:
+    """The object whose memory an array or a record uses, through whatever lies between; None if it is its own.
+
+    Between them may be other arrays, views of memory, and what numpy puts in for arrays with strides of their own.
+    """
+    current, following = value, value.base
+    while following is not None:
+        current = following
+        following = _lent_by(current)
+    return None if current is value or type(current) is bytes else current  # nobody changes those
+
+
+def _lent_by(value: Any) -> Any:
+    if isinstance(value, memoryview):
+        return cast("memoryview[Any]", value).obj
+    numpys = type(value).__module__.partition(".")[0] == "numpy"
+    return getattr(value, "base", None) if numpys else None
+
+
 class Array(Kind):
     """`numpy.ndarray`: type, shape, order in memory, content, and whether it may be written."""
 
     in_place = False
 
     def take(self, value: Any) -> Parts:
-        order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
-        data = [_described(value.dtype), list(value.shape), order, bool(value.flags.writeable)]
-        return Parts(data=[*data, encode_bytes(value.tobytes(order))], lender=value.base)
+        described = _described(value.dtype)
+        if not value.dtype.itemsize:
+            raise NotState("its elements have no size")
+        axes = _axes(value)
+        content = encode_bytes(value.transpose(axes).tobytes())
+        data = [described, list(value.shape), _order(axes), bool(value.flags.writeable), content]
+        return Parts(data=data, lender=lender_of(value))
 
     def empty(self, data: Any) -> Any:
         numpy: Any = sys.modules["numpy"]
         described, shape, order, writeable, content = data
-        instance = numpy.empty(tuple(shape), _type(described), order)
-        flat = numpy.frombuffer(decode_base64({"v": content}), instance.dtype)
-        instance[...] = flat.reshape(tuple(shape), order=order)
+        axes = _axes_of(order, len(shape))
+        instance = numpy.empty([shape[axis] for axis in axes], _type(described))
+        instance[...] = numpy.frombuffer(decode_base64({"v": content}), instance.dtype).reshape(instance.shape)
+        instance = instance.transpose([axes.index(axis) for axis in range(len(axes))])
         instance.flags.writeable = writeable
         return instance
 
@@ -72,8 +98,29 @@ class Array(Kind):
         return
 
 
+def _axes(value: Any) -> list[int]:
+    """The axes of an array, the one first along which its elements lie farthest apart in memory."""
+    axes = list(range(value.ndim))
+    if value.flags.c_contiguous:
+        return axes
+    return axes[::-1] if value.flags.f_contiguous else sorted(axes, key=lambda axis: -abs(value.strides[axis]))
+
+
+def _order(axes: list[int]) -> str | list[int]:
+    rising = sorted(axes)
+    return "C" if axes == rising else "F" if axes == rising[::-1] else axes
+
+
+def _axes_of(order: Any, dimensions: int) -> list[int]:
+    rising = list(range(dimensions))
+    axes = {"C": rising, "F": rising[::-1]}.get(order) if isinstance(order, str) else order
+    if axes is None or sorted(axes) != rising:
+        raise Malformed("its order in memory is none of its axes")
+    return axes
+
+
 class Scalar(Kind):
-    """A number of numpy's."""
+    """A number or text of numpy's."""
 
     shared = False
 
@@ -83,7 +130,26 @@ class Scalar(Kind):
     def make(self, parts: Parts) -> Any:
         numpy: Any = sys.modules["numpy"]
         described, content = parts.data
-        return numpy.frombuffer(decode_base64({"v": content}), _type(described))[0]
+        dtype = _type(described)
+        if not dtype.itemsize:  # an empty text, of which an array has no room for one
+            return numpy.zeros((), dtype)[()]
+        return numpy.frombuffer(decode_base64({"v": content}), dtype)[0]
+
+
+class Record(Scalar):
+    """A `numpy.void`: several fields, which may be set. Out of an array, it is a view of the array's memory."""
+
+    shared = True
+    composed = True
+    in_place = False
+
+    def take(self, value: Any) -> Parts:
+        parts = super().take(value)
+        parts.lender = lender_of(value)
+        return parts
+
+    def make(self, parts: Parts) -> Any:
+        return super().make(parts).copy()
 
 
 class DataType(Kind):

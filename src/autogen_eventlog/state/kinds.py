@@ -15,6 +15,7 @@ import sys
 import threading
 import types
 import typing
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import is_dataclass
 from enum import Enum
@@ -31,7 +32,7 @@ from autogen_eventlog.codec.primitives import encode_float, encode_int, encode_t
 from autogen_eventlog.codec.walk import Walk
 from autogen_eventlog.codec.wire import DATA, TAG, Refusal, dumps
 from autogen_eventlog.errors import NotEncodable
-from autogen_eventlog.incarnation.boundary import Boundary
+from autogen_eventlog.incarnation.boundary import Boundary, place_of
 from autogen_eventlog.incarnation.facade import RuntimeFacade
 from autogen_eventlog.state import idle
 from autogen_eventlog.state.arrays import numpy_kind
@@ -39,6 +40,7 @@ from autogen_eventlog.state.callables import LOCALS, Cell, Function, Method, Par
 from autogen_eventlog.state.constants import Constants, only_instances
 from autogen_eventlog.state.form import Form, Malformed
 from autogen_eventlog.state.kind import AnyKind, Kind, Leaf, Outside, Refused
+from autogen_eventlog.state.matching import MADE_AS
 from autogen_eventlog.state.layout import hides_data
 from autogen_eventlog.state.objects import BASES, PLAIN_NAMES, SCALARS, Plain, Scalar, Whole
 from autogen_eventlog.state.parts import NotState, Parts
@@ -142,7 +144,7 @@ class Awaited(Plain):
 
 
 def _described(value: Any) -> str:
-    return type(value).__name__ if isinstance(value, logging.Handler) else repr(value)
+    return f"{type(value).__name__} of level {value.level}" if isinstance(value, logging.Handler) else repr(value)
 
 
 _LEAVES: Final[dict[type, Leaf]] = {
@@ -159,8 +161,17 @@ _LEAVES: Final[dict[type, Leaf]] = {
     logging.Logger: Leaf(_logger),
     logging.RootLogger: Leaf(_logger),
 }
+def _place(value: Boundary) -> str | None:
+    place = place_of(value)
+    if place == "":
+        raise NotState("the constructor did not make it, so no fresh instance has it", _MADE_THERE)
+    return None if place is None else f"{MADE_AS}{place}"
+
+
+_MADE_THERE: Final = "Let the constructor make all models, tools and the like that handlers choose from"
 _OUTSIDE: Final[tuple[tuple[Any, Outside], ...]] = (
-    ((Boundary, RuntimeFacade, contextvars.ContextVar, concurrent.futures.Executor), Outside()),
+    (Boundary, Outside(_place)),
+    ((RuntimeFacade, contextvars.ContextVar, concurrent.futures.Executor), Outside()),
     (
         (socket.socket, asyncio.BaseTransport, asyncio.StreamWriter, asyncio.StreamReader, asyncio.AbstractServer),
         Outside(),
@@ -173,6 +184,7 @@ _REFUSED: Final[tuple[tuple[Any, Refused], ...]] = (
     ((types.FrameType, types.TracebackType, types.CodeType, contextvars.Context), Refused("it is code, not data")),
     (threading.Thread, Refused("it is a thread", _REST)),
     (threading.local, Refused("it holds something else in each thread")),
+    (weakref.finalize, Refused("it is called when an object goes, which a copy of the object is not")),
     (
         (asyncio.Handle, asyncio.TaskGroup) if sys.version_info >= (3, 11) else (asyncio.Handle,),
         Refused("it is work that is under way", _REST),

@@ -1,11 +1,18 @@
-"""Which objects of a stored state the fresh instance has already: those at the same place, of the same class."""
+"""Which objects of a stored state the fresh instance has already.
+
+Those at the same place, of the same class; wiring wherever it is, by where the constructor put it.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 from autogen_eventlog.state.form import ATTRIBUTES, DATA, ITEMS, KEYS, TAG, VALUES, WIRING, Entry, Form, dumps
+
+MADE_AS: Final = "made as "
+"""Before the place at which a constructor put a piece of wiring, where that tells it from others of its class."""
 
 
 def match(stored: list[Entry], root: int, fresh: list[Entry], fresh_root: int) -> dict[int, int]:
@@ -14,8 +21,8 @@ def match(stored: list[Entry], root: int, fresh: list[Entry], fresh_root: int) -
     One object is one object: where a list hung in two places and hangs there apart in the fresh instance, the first place
     met decides.
     """
-    found: dict[int, int] = {root: fresh_root}
-    taken = {fresh_root}
+    found: dict[int, int] = {root: fresh_root, **dict(_wiring(stored, fresh))}
+    taken = set(found.values())
     pending: deque[tuple[int, int]] = deque([(root, fresh_root)])
     while pending:
         left, right = pending.popleft()
@@ -26,6 +33,18 @@ def match(stored: list[Entry], root: int, fresh: list[Entry], fresh_root: int) -
             taken.add(other)
             pending.append((one, other))
     return found
+
+
+def _wiring(stored: list[Entry], fresh: list[Entry]) -> Iterator[tuple[int, int]]:
+    """Wiring that is known by its place when it was made."""
+    theirs = {dumps(entry[DATA]): number for number, entry in enumerate(fresh) if _is_placed(entry)}
+    for number, entry in enumerate(stored):
+        if _is_placed(entry) and (other := theirs.pop(dumps(entry[DATA]), None)) is not None:
+            yield number, other
+
+
+def _is_placed(entry: Entry) -> bool:
+    return entry[TAG] == WIRING and str(entry[DATA][1]).startswith(MADE_AS)
 
 
 def _alike(stored: Entry, fresh: Entry) -> bool:

@@ -31,6 +31,8 @@ class Parts:
     """How many slots the table of a set has."""
     weak: list[Any] | None = None
     """What it refers to without keeping it alive."""
+    unordered: bool = False
+    """Whether what is weakly held has no order of its own."""
     lender: Any = None
     """An object whose memory it uses."""
     data: Any = None

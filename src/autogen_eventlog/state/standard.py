@@ -244,10 +244,12 @@ class View(Kind):
         whole = value.contiguous and value.ndim == 1 and value.format == "B"
         if not whole or type(value.obj) not in (bytes, bytearray) or value.nbytes != len(value.obj):
             raise NotState("it is a view of a part of something's memory")
-        return Parts(items=[value.obj])
+        guarded = value.readonly and type(value.obj) is bytearray
+        return Parts(items=[value.obj], data="readonly" if guarded else None)
 
     def make(self, parts: Parts) -> Any:
-        return memoryview(*(parts.items or ()))
+        view = memoryview(*(parts.items or ()))
+        return view.toreadonly() if parts.data == "readonly" else view
 
 
 class Getter(Kind):
@@ -343,7 +345,7 @@ class WeakElements(WeakKeys):
 
     def take(self, value: Any) -> Parts:
         held: set[Any] = value.__dict__["data"]
-        return Parts(weak=[one() for one in held if one() is not None])
+        return Parts(weak=[one() for one in held if one() is not None], unordered=True)
 
     def fill(self, instance: Any, parts: Parts) -> None:
         instance.clear()

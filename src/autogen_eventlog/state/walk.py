@@ -344,6 +344,8 @@ class Walk:
         form = self._interned.get(key)
         if form is None:
             self._interned[key] = self._numbered(value, entry)
+        elif ATTRIBUTES in entry and not isinstance(kind, Whole):
+            self._refused(value, _TWO_ALIKE)
         else:
             self._forms[id(value)] = form
 
@@ -387,7 +389,8 @@ class Walk:
         """Note what is weakly held, of what the state holds by now; whether that leads on."""
         for number, parts in self._weak:
             if all(id(target) in self._forms for target in parts.weak or ()):
-                self.entries[number][WEAK] = [self._forms[id(target)] for target in parts.weak or ()]
+                forms = [self._forms[id(target)] for target in parts.weak or ()]
+                self.entries[number][WEAK] = sorted(forms) if parts.unordered else forms
                 self._weak.remove((number, parts))
                 return True
         for number, parts in self._weak:
@@ -407,6 +410,10 @@ class Walk:
 
 _OUTSIDE: Final = Outside()
 _PLAIN: Final = frozenset({Plain, Whole})
+_TWO_ALIKE: Final = NotState(
+    "another one of the state is equal to it in content and attributes, and they could not be told apart afterwards",
+    "Keep the attributes elsewhere, or use a class that is not built on a plain value",
+)
 _RUNTIME: Final = "_runtime"
 """Where AutoGen's `BaseAgent` keeps its runtime."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
