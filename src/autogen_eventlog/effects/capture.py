@@ -31,8 +31,8 @@ def capture(agent: Agent, incarnation: Incarnation) -> None:
     """
     found = find(agent, incarnation.effects_own)
     stand_ins = _stand_ins(found, incarnation)
-    for made in (*stand_ins.values(), *found.stand_ins):
-        cell_of(made).hangs_on(incarnation)
+    for key, made in (*stand_ins.items(), *((id(one), one) for one in found.stand_ins)):
+        cell_of(made).hangs_on(incarnation, found.places[key])
     if stand_ins:
         _Rewrite(found, stand_ins).run()
     _say_what_is_left(agent, found)

@@ -31,6 +31,8 @@ _NO_STATE: Final = (
     CancellationToken,
 )
 _PLAIN: Final = (str, bytes, int, float, complex, type(None))
+_NAMING: Final = (str, int, bool, type(None))
+"""Keys that show in paths as they are; others by their class and their number."""
 _CONTAINERS: Final = (list, tuple, dict, deque)
 
 
@@ -44,6 +46,8 @@ class Found:
     """Built-in containers, by id."""
     boundaries: dict[int, Any] = dataclasses.field(default_factory=dict[int, Any])
     """Objects that stand-ins take the place of, by id."""
+    places: dict[int, str] = dataclasses.field(default_factory=dict[int, str])
+    """The first path to each boundary and stand-in, by id; the same in every process that makes the instance so."""
     stand_ins: list[Any] = dataclasses.field(default_factory=list[Any])
     """Stand-ins that hang there already, on an AgentChat agent that other instances have too."""
     threaded: list[Any] = dataclasses.field(default_factory=list[Any])
@@ -68,50 +72,53 @@ class _Search:
         self._found = Found()
         self._packages: set[str] = set()
         self._seen: dict[int, Any] = {}
-        self._pending: deque[Any] = deque()
+        self._pending: deque[tuple[str, Any]] = deque()
 
     def run(self, agent: Agent) -> Found:
-        self._hold(agent)
+        self._hold(agent, "self")
         while self._pending:
-            value = self._pending.popleft()
-            for child in children(value):
-                self._meet(child)
+            path, value = self._pending.popleft()
+            for step, child in _steps(value):
+                self._meet(child, path, step)
             if len(self._seen) > LIMIT:
                 self._found.complete = False
                 break
         return self._found
 
-    def _meet(self, value: Any) -> None:
+    def _meet(self, value: Any, path: str, step: str) -> None:
         if isinstance(value, _PLAIN) or id(value) in self._seen:
             return
         self._seen[id(value)] = value  # kept, so that no other object gets its id
+        path += step
         if isinstance(value, Boundary):
             self._found.stand_ins.append(value)
+            self._found.places[id(value)] = path
         elif type(value) in _CONTAINERS or isinstance(value, tuple):
             self._found.containers[id(cast("Any", value))] = value
-            self._pending.append(value)
+            self._pending.append((path, cast("Any", value)))
         elif family_of(value) is not None:
-            self._meet_boundary(value)
+            self._meet_boundary(value, path)
         elif self._is_own(value):
-            self._hold(value)
+            self._hold(value, path)
 
-    def _meet_boundary(self, value: Any) -> None:
+    def _meet_boundary(self, value: Any, path: str) -> None:
         agents = list(agents_behind(value))
         if isinstance(value, self._own) or is_own_state(value) or agents:
             if agents and runs_in_thread(value):
                 self._found.threaded.append(value)
-            self._hold(value)
-            for agent in agents:
-                self._meet(agent)
+            self._hold(value, path)
+            for at, agent in enumerate(agents):
+                self._meet(agent, path, f".agent[{at}]")
         else:
             self._found.boundaries[id(value)] = value
+            self._found.places[id(value)] = path
 
-    def _hold(self, value: Any) -> None:
+    def _hold(self, value: Any, path: str) -> None:
         self._seen[id(value)] = value
         self._packages |= {package_of(base) for base in own_classes(cast("type[Any]", type(value)))}
         self._found.holders.append(value)
         self._found.beside.extend(reached_beside(value))
-        self._pending.append(value)
+        self._pending.append((path, value))
 
     def _is_own(self, value: Any) -> bool:
         """Whether it is a part of the agent: of AutoGen's, of the packages that the agent's classes are of, or plain."""
@@ -124,6 +131,17 @@ class _Search:
             return True
         packages = {package_of(base) for base in cls.__mro__}
         return bool(packages & AUTOGEN) or package_of(cls) in self._packages
+
+
+def _steps(value: Any) -> Iterator[tuple[str, Any]]:
+    """What hangs directly on an object or in a container, with the step to it, in which no address or hash shows."""
+    if isinstance(value, dict):
+        for at, (key, child) in enumerate(cast("dict[Any, Any]", value).items()):
+            yield f"[{key!r}]" if type(key) in _NAMING else f"[{type(key).__name__} {at}]", child
+    elif isinstance(value, list | tuple | deque):
+        yield from ((f"[{at}]", child) for at, child in enumerate(cast("list[Any]", value)))
+    else:
+        yield from ((f".{name}", child) for name, child in attributes(value).items())
 
 
 def children(value: Any) -> Iterator[Any]:

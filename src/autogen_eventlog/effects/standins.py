@@ -57,20 +57,27 @@ class Family:
 class Cell:
     """What a stand-in knows beside what it shares with the object it stands for."""
 
-    __slots__ = ("_live", "_stream", "family", "identity", "to_start", "wrapped")
+    __slots__ = ("_live", "_stream", "family", "identity", "place", "to_start", "wrapped")
 
     def __init__(self, wrapped: Any, family: Family, identity: Mapping[str, Any]) -> None:
         self.wrapped = wrapped
         self.family = family
         self.identity = identity
         """What tells it, in a request, from others of the agent's."""
+        self.place = ""
+        """Where the agent's constructor put it; empty for a copy that a handler made."""
         self.to_start: weakref.WeakSet[Incarnation] = weakref.WeakSet()
         """Those for which it was started in a replay, so not really."""
         self._live: weakref.ref[Incarnation] | None = None
         self._stream = ""
 
-    def hangs_on(self, incarnation: Incarnation) -> None:
-        """Note that an instance has this stand-in."""
+    def hangs_on(self, incarnation: Incarnation, place: str) -> None:
+        """Note that a fresh instance has this stand-in.
+
+        Args:
+            place: Where. One that an instance had before, on an AgentChat agent that both have, stays known by its first.
+        """
+        self.place = self.place or place
         self._stream = incarnation.stream
         incarnation.boundaries.append(self)
         if incarnation.continues:
@@ -126,6 +133,9 @@ class StandIn(Boundary):
 
     def __delattr__(self, name: str) -> None:
         delattr(cell_of(self).wrapped, name)
+
+    def _eventlog_place(self) -> str:
+        return cell_of(self).place
 
     def __copy__(self) -> Any:
         return self._again(copy.copy(cell_of(self).wrapped))

@@ -40,8 +40,8 @@ from autogen_eventlog.state.callables import LOCALS, Cell, Function, Method, Par
 from autogen_eventlog.state.constants import Constants, only_instances
 from autogen_eventlog.state.form import Form, Malformed
 from autogen_eventlog.state.kind import AnyKind, Kind, Leaf, Outside, Refused
-from autogen_eventlog.state.matching import MADE_AS
 from autogen_eventlog.state.layout import hides_data
+from autogen_eventlog.state.matching import MADE_AS
 from autogen_eventlog.state.objects import BASES, PLAIN_NAMES, SCALARS, Plain, Scalar, Whole
 from autogen_eventlog.state.parts import NotState, Parts
 from autogen_eventlog.state.standard import (
