@@ -465,3 +465,10 @@ def test_two_equal_values_with_attributes_are_refused_and_one_is_not(make: Any) 
     copy = loaded([left, left, make()])
     assert copy[0] is copy[1]
     assert (copy[0], copy[0].note, vars(copy[2])) == (left, "n", {})
+
+
+def test_a_bare_object_that_an_older_version_stored_is_not_loaded() -> None:
+    stored = json.loads(capture(Holder(value=MISSING), Codec()).data)
+    stored["objects"] = [{"$t": "builtins:object"} if one["$t"] == "shown" else one for one in stored["objects"]]
+    with pytest.raises(PayloadCorrupt, match=r"self\.value.*a bare object"):
+        load(json.dumps(stored).encode(), into=Holder(value=MISSING), codec=Codec())

@@ -529,3 +529,12 @@ def test_a_weak_set_of_many_is_the_same_afterwards() -> None:
     nodes = [Node(number) for number in range(20)]
     kept, group = loaded([nodes, weakref.WeakSet(nodes[::-2])])
     assert set(group) == set(kept[1::2])
+
+
+def test_an_order_that_was_stored_without_the_room_of_its_set_is_kept_too() -> None:
+    stored = json.loads(capture(Holder(value={8, 0}), Codec()).data)
+    for entry in stored["objects"]:
+        entry.pop("r", None)
+    fresh = Holder(value=set[int]())
+    load(json.dumps(stored).encode(), into=fresh, codec=Codec())
+    assert list(vars(fresh)["value"]) == [8, 0]

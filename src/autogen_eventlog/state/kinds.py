@@ -161,6 +161,8 @@ _LEAVES: Final[dict[type, Leaf]] = {
     logging.Logger: Leaf(_logger),
     logging.RootLogger: Leaf(_logger),
 }
+
+
 def _place(value: Boundary) -> str | None:
     place = place_of(value)
     if place == "":
@@ -289,6 +291,8 @@ class Kinds(dict[type, AnyKind]):
         cls = find(name)
         if cls is None:
             return None
+        if cls is object:
+            raise Malformed("it is a bare object(), which is stored by the name that shows it, or not at all")
         kind = self[cls]
         if not isinstance(kind, Kind) or kind.name != name:
             raise Malformed(f"objects of class {name!r} are not stored as such")
