@@ -472,3 +472,13 @@ def test_a_bare_object_that_an_older_version_stored_is_not_loaded() -> None:
     stored["objects"] = [{"$t": "builtins:object"} if one["$t"] == "shown" else one for one in stored["objects"]]
     with pytest.raises(PayloadCorrupt, match=r"self\.value.*a bare object"):
         load(json.dumps(stored).encode(), into=Holder(value=MISSING), codec=Codec())
+
+
+def test_an_agent_whose_class_has_the_name_of_another_is_captured_and_loaded() -> None:
+    """As where the class as it will be stands beside the one that is."""
+    later: type[Any] = type("Holder", (Holder,), {"__module__": Holder.__module__, "later": True})
+    fresh = later(value=2)
+    load(capture(Holder(value=1), Codec()).data, into=fresh, codec=Codec())
+    assert vars(fresh) == {"value": 1}
+    round_trip(later(value=3), fresh)
+    assert vars(fresh) == {"value": 3}

@@ -245,6 +245,7 @@ class Kinds(dict[type, AnyKind]):
         self.only: dict[type, dict[int, NotState]] = {}
         """Instances that stay the only ones, of the classes that have such."""
         self._called: dict[str, type] = {}
+        self._own: type | None = None
 
     def __missing__(self, cls: type) -> AnyKind:
         for base in cls.__mro__:
@@ -254,6 +255,11 @@ class Kinds(dict[type, AnyKind]):
         if isinstance(kind, Kind) and kind.shared and (only := only_instances(cls)):
             self.only[cls] = only
         return kind
+
+    def look_from(self, agent: object) -> None:
+        """Take the state for that of this agent, which whoever loads it makes: the name of its class leads nowhere."""
+        self._own = type(agent)
+        self.constants.look_in(agent)
 
     def check_name(self, cls: type) -> None:
         """That a class is stored by its name only if the name leads back to it.
@@ -274,7 +280,7 @@ class Kinds(dict[type, AnyKind]):
     def _told_apart(self, cls: type, kind: AnyKind) -> AnyKind:
         by_its_name = kind.name == type_name(cls) if isinstance(kind, Kind) else issubclass(cls, Enum)
         try:
-            if by_its_name:
+            if by_its_name and cls is not self._own:
                 self.check_name(cls)
         except NotState as problem:
             return Refused(problem.reason, problem.remedy)

@@ -55,6 +55,7 @@ class Shown:
         self._objects = objects = [*walk.objects, *walk.referred]
         self._kinds = kinds
         self._codec = codec
+        self._own = type(agent)
         own = {cls.__module__.partition(".")[0] for cls in type(agent).__mro__}
         self._packages = (own - sys.stdlib_module_names) | AUTOGEN | ({"__main__"} & own)
         self._made: set[type] = set()
@@ -125,7 +126,7 @@ class Shown:
     # -- classes --------------------------------------------------------------------------------------------------
 
     def _check_only(self, name: str, found: type) -> None:
-        if self.others(name, found):
+        if found is not self._own and self.others(name, found):
             raise Malformed(*two_of(name))
 
     @cached_property

@@ -108,7 +108,7 @@ class Walk:
         """Visit everything; the form of `root`."""
         self._root = root
         if self._known is None:
-            self._kinds.constants.look_in(root)
+            self._kinds.look_from(root)
         runtime: Any = getattr(root, "__dict__", {}).get(_RUNTIME)
         if isinstance(runtime, AgentRuntime):  # the one that it runs on; one that it holds beside is a part of it
             self._outside[id(runtime)] = runtime
