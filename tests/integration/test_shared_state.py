@@ -321,6 +321,31 @@ async def test_the_first_instance_that_lives_is_given_what_is_shared(dsn: str) -
         await runtime.stop_when_idle()
 
 
+class Noted(Lister):
+    """Notes a part of it, of which no copy can be made, where all do."""
+
+    def __init__(self, noted: list[Any]) -> None:
+        super().__init__([])
+        self.timer = threading.Timer(0, print)
+        self.own = [self.timer.finished]
+        noted.append(self.own)
+        noted.append(self.timer)
+
+
+async def test_a_part_that_a_constructor_notes_somewhere_is_the_instances_own(dsn: str) -> None:
+    noted: list[Any] = []
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        await RoutedAgent.register(runtime, "keeper", lambda: Noted(noted))
+        runtime.start()
+        await _tell(runtime, "a")
+        view: Any = await runtime.view(ONE)
+        live: Any = await runtime.try_get_underlying_agent_instance(ONE)
+        assert noted == [live.own, live.timer, view.own, view.timer]
+        assert view.items == ["a"]
+        await runtime.stop_when_idle()
+
+
 class Configured(RoutedAgent):
     def __init__(self, config: dict[str, Any], none: object) -> None:
         super().__init__("configured")

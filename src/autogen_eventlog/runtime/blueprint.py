@@ -82,6 +82,7 @@ class FactoryBlueprint:
         if incarnation.session.hermetic:
             watch()
         incarnation.construction.own = incarnation.effects_own
+        at_hand = self._shared.at_hand(agent_id, incarnation.effects_own)
         try:
             with AgentInstantiationContext.populate_context((facade, agent_id)):
                 made: Any = await incarnation.construction.run(self._factory)
@@ -94,7 +95,7 @@ class FactoryBlueprint:
             )
         agent: Agent = made
         self._allow(type(agent))
-        shared = self._shared.separate(agent, agent_id, incarnation)
+        shared = self._shared.separate(agent, agent_id, incarnation, at_hand)
         capture(agent, incarnation)
         incarnation.made = _made_but(shared, agent, incarnation.codec)
         return agent

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from autogen_core import Agent, AgentId
@@ -31,18 +31,24 @@ class Pristine:
 
     def __init__(self, agent: Agent, held: dict[str, Any], own: tuple[type, ...]) -> None:
         self._first = weakref.ref(agent)
+        self.leads_back = id(agent) in behind(held.values(), but=None, own=own).held
+        """Whether the instance hangs on what it holds: the copies are for this agent alone then."""
         self._at = dict(held)
         reach = behind(held.values(), but=agent, own=own)
         self._outside = {**_outside(agent), **_behind_stand_ins(reach.outside)}
         self._empty = [value for value in reach.held.values() if _is_copied_empty(value, held)]
-        self.known: dict[int, Any] = self._memo(agent, {id(value): empty(value) for value in self._empty})
+        self.known: dict[int, Any] = {}
         """The copies, by the ids of the originals. (A memo of `deepcopy`, which keeps those alive.)"""
-        self._impossible = ""
         try:
-            copy.deepcopy(list(held.values()), self.known)
+            self._copy(agent, held)
         except Exception:  # a socket, a thread, whatever it holds: said when a copy is needed
-            self._impossible = ", ".join([*self._refused(agent)] or map(_named, held.items()))
+            self._copy(agent, {path: value for path, value in held.items() if self._is_possible(agent, value)})
         self.known.pop(id(agent), None)  # else the first instance would stay for ever
+
+    @property
+    def paths(self) -> Collection[str]:
+        """Where the originals hung on the first instance."""
+        return self._at.keys()
 
     def again(self, agent: Agent, agent_id: AgentId, held: dict[str, Any]) -> dict[int, Any]:
         """Copies for another instance, by the ids of what they take the place of.
@@ -50,10 +56,8 @@ class Pristine:
         What the factory had not got before, the instance is given as it was at the same place, or as it is now.
 
         Raises:
-            NotRestorable: It can't be copied.
+            NotRestorable: One can't be copied.
         """
-        if self._impossible:
-            raise _not_copied(agent_id, self._impossible)
         memo = self._memo(agent, {id(self.known[id(value)]): empty(value) for value in self._empty})
         first = self._first()
         if first is not None:
@@ -63,7 +67,7 @@ class Pristine:
             try:
                 instead[id(value)] = copy.deepcopy(self._then(path, value), memo)
             except Exception:  # as above
-                raise _not_copied(agent_id, _named((path, value))) from None
+                raise _not_copied(agent_id, path, value) from None
         return instead
 
     def _then(self, path: str, value: Any) -> Any:
@@ -77,12 +81,16 @@ class Pristine:
         loop = asyncio.get_running_loop()
         return {**self._outside, **empty, id(agent): agent, id(loop): loop}
 
-    def _refused(self, agent: Agent) -> Iterator[str]:
-        for path, value in self._at.items():
-            try:
-                copy.deepcopy(value, self._memo(agent, {id(one): empty(one) for one in self._empty}))
-            except Exception:  # as above
-                yield _named((path, value))
+    def _copy(self, agent: Agent, held: dict[str, Any]) -> None:
+        self.known = self._memo(agent, {id(value): empty(value) for value in self._empty})
+        copy.deepcopy(list(held.values()), self.known)
+
+    def _is_possible(self, agent: Agent, value: Any) -> bool:
+        try:
+            copy.deepcopy(value, self._memo(agent, {id(one): empty(one) for one in self._empty}))
+        except Exception:  # as above
+            return False
+        return True
 
 
 def empty(value: Any) -> Any:
@@ -107,11 +115,6 @@ def _behind_stand_ins(outside: dict[int, Any]) -> dict[int, Any]:
     return {id(value): value for value in real}
 
 
-def _named(found: tuple[str, Any]) -> str:
-    path, value = found
-    return f"{path} ({type(value).__name__})"
-
-
-def _not_copied(agent_id: AgentId, named: str) -> NotRestorable:
-    problem = f"its factory gives every instance the same {named}, of which no copy can be made"
+def _not_copied(agent_id: AgentId, path: str, value: Any) -> NotRestorable:
+    problem = f"its factory gives every instance the same {path} ({type(value).__name__}), of which no copy can be made"
     return NotRestorable(str(agent_id), "a fresh instance", problem, "Let the factory make them anew")

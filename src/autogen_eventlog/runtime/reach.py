@@ -16,6 +16,7 @@ import inspect
 import logging
 import pathlib
 import re
+import sys
 import types
 import uuid
 import weakref
@@ -65,7 +66,10 @@ _CACHED: Final = type(functools.lru_cache(lambda: None))
 _SEQUENCES: Final = (list, tuple, deque)
 _CONSTRUCTION: Final = ("__new__", "__init__", "__post_init__")
 
-_sorts: weakref.WeakKeyDictionary[type[Any], str] = weakref.WeakKeyDictionary()
+_ATOMS: Final = frozenset({str, bytes, int, float, complex, bool, type(None), type})
+_FLAT: Final = frozenset({list, tuple, set, frozenset, deque})
+_MOST_CLASSES: Final = 4096
+_sorts: dict[type[Any], str] = {}
 
 
 def sort_of(value: Any, own: tuple[type, ...] = ()) -> str:
@@ -77,6 +81,8 @@ def sort_of(value: Any, own: tuple[type, ...] = ()) -> str:
     cls = cast("type[Any]", type(value))
     sort = _sorts.get(cls)
     if sort is None:
+        if len(_sorts) > _MOST_CLASSES:  # those that nothing else knows any more must not stay
+            _sorts.clear()
         sort = _sorts[cls] = _sorted(value, cls)
     if sort is _BOUNDARY:
         return HELD if isinstance(value, own) or any(True for _ in agents_behind(value)) else OUTSIDE
@@ -121,6 +127,11 @@ def own_dict(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", found) if type(found) is dict else {}
 
 
+@functools.lru_cache(maxsize=4096)
+def _is_agent(cls: type[Any]) -> bool:
+    return issubclass(cls, BaseAgent)
+
+
 slots_of = functools.lru_cache(maxsize=4096)(slots)
 
 
@@ -143,13 +154,15 @@ def items(value: Any) -> Iterable[tuple[Any, Any]]:
     return ((None, one) for one in cast("set[Any]", value)) if isinstance(value, (set, frozenset)) else ()
 
 
-def parts(value: Any) -> Iterator[Any]:
+def parts(value: Any) -> Iterable[Any]:
     """All that hangs on an object or lies in it, keys too."""
-    yield from attributes(value).values()
-    if isinstance(value, dict):
-        yield from cast("dict[Any, Any]", value)
-    for _, one in items(value):
-        yield one
+    cls = cast("type[Any]", type(value))
+    if cls in _FLAT:
+        return value
+    if cls is dict:
+        return (*value, *value.values())
+    keys: Iterable[Any] = cast("dict[Any, Any]", value) if isinstance(value, dict) else ()
+    return (*attributes(value).values(), *keys, *(one for _, one in items(value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +184,7 @@ def behind(roots: Iterable[Any], *, but: Any, own: tuple[type, ...] = ()) -> Beh
     """
     pending = deque(roots)
     entered = {id(root): root for root in pending}
-    found, seen = Behind({}, {}), {id(but): but}
+    found, seen = Behind({}, {}), {id(one): one for one in (but, sys.stdin, sys.stdout, sys.stderr)}
     while pending and len(seen) <= LIMIT:
         value = pending.popleft()
         if id(value) in seen or (sort := sort_of(value, own)) is VALUE:
@@ -182,8 +195,8 @@ def behind(roots: Iterable[Any], *, but: Any, own: tuple[type, ...] = ()) -> Beh
             continue
         if sort is HELD:
             found.held[id(value)] = value
-        if not isinstance(value, BaseAgent) or id(value) in entered:
-            pending.extend(parts(value))
+        if not _is_agent(cast("type[Any]", type(value))) or id(value) in entered:
+            pending.extend(part for part in parts(value) if type(part) not in _ATOMS)
     return found
 
 

@@ -49,13 +49,30 @@ class SharedObjects:
     def __init__(self, factory: Callable[[], Any]) -> None:
         self._factory = factory
         self._captured = {id(value): value for value in captured(factory)}
+        self._made: type[Agent] | None = None
         self._pristine: dict[AgentId, Pristine] = {}
         self._given: set[AgentId] = set()
         self._outputs: set[str] = set()
         self.any = False
         """Whether an instance was seen that has one the factory has at hand, itself. (Plain containers don't count.)"""
 
-    def separate(self, agent: Agent, agent_id: AgentId, incarnation: Incarnation) -> frozenset[str]:
+    def at_hand(self, agent_id: AgentId, own: tuple[type, ...]) -> dict[int, Any] | None:
+        """What the factory has at hand before it makes another instance of an agent; None before the first.
+
+        For that one, it is looked at afterwards: a factory may keep what it makes for each agent. Of the others that would
+        be too much: a constructor may note its instance's parts somewhere, and they are shared with nobody.
+
+        Args:
+            own: Classes of boundaries that are the agent's own state.
+        """
+        if self._made is None or agent_id not in self._pristine:
+            return None
+        there = behind(led_to(self._factory, self._made), but=None, own=own).held
+        return there | self._pristine[agent_id].known | self._captured
+
+    def separate(
+        self, agent: Agent, agent_id: AgentId, incarnation: Incarnation, at_hand: dict[int, Any] | None
+    ) -> frozenset[str]:
         """Give a new instance its own copies, unless it is the first that is to live.
 
         Nothing is copied but what it has in common with others: a helper that is made for each instance stays as it is, and
@@ -67,36 +84,31 @@ class SharedObjects:
         Raises:
             NotRestorable: A copy is needed, and what the factory shares can't be copied.
         """
-        held = self._held(agent, agent_id, incarnation.effects_own)
-        if not held:
-            return frozenset()
+        self._made, own = type(agent), incarnation.effects_own
+        if at_hand is None:
+            at_hand = behind(led_to(self._factory, self._made), but=agent, own=own).held | self._captured
+        held = held_on(agent, at_hand, own)
+        if agent_id not in self._pristine:
+            if not held:
+                return frozenset()
+            self._pristine[agent_id] = Pristine(agent, held, own)
         direct = {name: value for name, value in vars(agent).items() if id(value) in self._captured}
         self.any = self.any or any(type(value) not in _PLAIN for value in direct.values())
         queues = _queues(direct)
         self._outputs.update(queues)
-        if agent_id not in self._pristine:
-            self._pristine[agent_id] = Pristine(agent, held, incarnation.effects_own)
         if not incarnation.continues or agent_id in self._given:
-            instead = self._pristine[agent_id].again(agent, agent_id, held)
-            Replacing(instead, incarnation.effects_own).run(agent)
+            Replacing(self._pristine[agent_id].again(agent, agent_id, held), own).run(agent)
         if incarnation.continues:
             self._given.add(agent_id)
             _only_when_live(agent, queues, incarnation)
         else:
-            own = {name: vars(agent)[name] for name in queues}
-            vars(agent).update(_for_readers(agent, own, incarnation))
-        return frozenset(attribute_of(path) for path in held)
+            of_its_own = {name: vars(agent)[name] for name in queues}
+            vars(agent).update(_for_readers(agent, of_its_own, incarnation))
+        return frozenset(attribute_of(path) for path in (*held, *self._pristine[agent_id].paths))
 
     def outputs(self, agent: Agent) -> tuple[object, ...]:
         """The queues to others that an instance was given, or those that stand in their place."""
         return tuple(vars(agent)[name] for name in sorted(self._outputs) if name in vars(agent))
-
-    def _held(self, agent: Agent, agent_id: AgentId, own: tuple[type, ...]) -> dict[str, Any]:
-        """What an instance has in common with others, by the first path to each."""
-        shared = self._captured | behind(led_to(self._factory, type(agent)), but=agent, own=own).held
-        if agent_id in self._pristine:
-            shared |= self._pristine[agent_id].known
-        return held_on(agent, shared, own)
 
 
 def captured(factory: Callable[[], Any]) -> Iterator[Any]:
