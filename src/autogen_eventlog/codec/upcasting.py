@@ -126,7 +126,8 @@ class Upcasting:
         return version
 
     def _version_of(self, cls: type) -> int:
-        registered = self._own_versions(cls) or next(filter(None, map(self._own_versions, cls.__mro__[1:])), [])
+        found = [versions for base in cls.__mro__ if (versions := self._own_versions(base))]
+        registered = found[0] if found else []
         methods = [int(found[2]) - 1 for found in map(_METHOD.match, dir(cls)) if found is not None]
         return max([_declared(cls), *(version + 1 for version in (*registered, *methods))])
 

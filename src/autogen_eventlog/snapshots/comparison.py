@@ -92,8 +92,8 @@ class _Comparison:
         elif isinstance(left, (list, tuple)):
             numbered = dict(enumerate(cast("list[Any]", left))), dict(enumerate(cast("list[Any]", right)))
             yield from self._items(path, *numbered)
-        elif hides_data(type(left)):
-            if type(left).__eq__ is object.__eq__ or left != right:
+        elif hides_data(cls := cast("type[object]", type(left))):
+            if cls.__eq__ is object.__eq__ or left != right:
                 yield path
         else:
             yield from self._items(path, _attributes(left), _attributes(right))
