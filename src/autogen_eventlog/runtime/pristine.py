@@ -45,6 +45,10 @@ class Pristine:
             self._copy(agent, {path: value for path, value in held.items() if self._is_possible(agent, value)})
         self.known.pop(id(agent), None)  # else the first instance would stay for ever
 
+    def is_of(self, held: dict[str, Any]) -> bool:
+        """Whether these very objects were copied, from the same places."""
+        return held.keys() == self._at.keys() and all(self._at[path] is value for path, value in held.items())
+
     @property
     def paths(self) -> Collection[str]:
         """Where the originals hung on the first instance."""

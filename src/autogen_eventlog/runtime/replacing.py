@@ -6,13 +6,13 @@ import copy
 import functools
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from autogen_eventlog.runtime.reach import HELD, LIMIT, NEITHER, attributes, items, own_dict, parts, slots_of, sort_of
 
 
-def held_on(agent: Any, targets: dict[int, Any], own: tuple[type, ...] = ()) -> dict[str, Any]:
+def held_on(agent: Any, targets: Mapping[int, Any], own: tuple[type, ...] = ()) -> dict[str, Any]:
     """Which of the targets hang on an instance, by the first path to each; what hangs on them is not entered.
 
     Args:

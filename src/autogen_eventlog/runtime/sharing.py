@@ -51,6 +51,8 @@ class SharedObjects:
         self._captured = {id(value): value for value in captured(factory)}
         self._made: type[Agent] | None = None
         self._pristine: dict[AgentId, Pristine] = {}
+        self._common: Pristine | None = None
+        """Of all agents that hold nothing but what is in it."""
         self._given: set[AgentId] = set()
         self._outputs: set[str] = set()
         self.any = False
@@ -91,7 +93,7 @@ class SharedObjects:
         if agent_id not in self._pristine:
             if not held:
                 return frozenset()
-            self._pristine[agent_id] = Pristine(agent, held, own)
+            self._pristine[agent_id] = self._pristine_of(agent, held, own)
         direct = {name: value for name, value in vars(agent).items() if id(value) in self._captured}
         self.any = self.any or any(type(value) not in _PLAIN for value in direct.values())
         queues = _queues(direct)
@@ -105,6 +107,15 @@ class SharedObjects:
             of_its_own = {name: vars(agent)[name] for name in queues}
             vars(agent).update(_for_readers(agent, of_its_own, incarnation))
         return frozenset(attribute_of(path) for path in (*held, *self._pristine[agent_id].paths))
+
+    def _pristine_of(self, agent: Agent, held: dict[str, Any], own: tuple[type, ...]) -> Pristine:
+        """One for all agents of the type that hold the same: it is what a new process would give to each."""
+        if self._common is not None and self._common.is_of(held):
+            return self._common
+        made = Pristine(agent, held, own)
+        if not made.leads_back:
+            self._common = made
+        return made
 
     def outputs(self, agent: Agent) -> tuple[object, ...]:
         """The queues to others that an instance was given, or those that stand in their place."""
