@@ -404,7 +404,7 @@ def shared_memory() -> list[list[Any]]:
     ]
 
 
-@pytest.mark.parametrize("value", shared_memory(), ids=str)
+@pytest.mark.parametrize("value", shared_memory())
 def test_numpys_memory_is_never_shared_unseen(value: list[Any]) -> None:
     with pytest.raises(NotCapturable) as caught:
         capture(Holder(value=value), Codec())
