@@ -59,6 +59,7 @@ def test_what_stands_is_known_as_it_is_collected() -> None:
 
 def test_what_is_over_is_not_known_any_more_though_its_place_is_used_again() -> None:
     """Frames are made where others were: a handler of the same class that lives must not be taken for one that stood."""
+    gc.collect()  # what other tests left standing
     gc.disable()
     try:
         for _ in range(200):

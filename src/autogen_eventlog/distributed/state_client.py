@@ -109,7 +109,6 @@ class AgentStateClient:
         connection = _Connection(
             host_address, list((_CHANNEL | dict(extra_grpc_config or ())).items()), channel_credentials
         )
-        # As methods: those are no state of an agent that holds the client, when its snapshots are compared.
         self._method, self._disconnect = connection.method, connection.close
 
     async def __aenter__(self) -> Self:

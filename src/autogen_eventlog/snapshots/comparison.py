@@ -40,8 +40,8 @@ def differences(codec: Codec, left: object, right: object) -> list[str]:
     """Paths of attributes that differ, up to a bound; empty if the two are in the same state.
 
     Data is compared exactly, by its stored form; functions and methods by their code and what they are bound to; other objects
-    attribute by attribute; what is one object in two places must be one in the other too. Wiring is not compared. What
-    shows neither attributes nor an equality of its own can't be said to be the same, so it differs.
+    attribute by attribute; what is one object in two places must be one in the other too. Wiring is not compared, nor what is
+    its own copy. What shows neither attributes nor an equality of its own can't be said to be the same, so it differs.
     """
     return list(islice(_Comparison(codec).of("self", left, right), _BOUND))
 
@@ -58,7 +58,7 @@ class _Comparison:
         if type(left) is not type(right):
             yield path
             return
-        if isinstance(left, _WIRING):
+        if isinstance(left, _WIRING) or _is_its_own_copy(left):
             return
         if not isinstance(left, _WITHOUT_IDENTITY):
             if id(left) in self._pairs or id(right) in self._taken:
@@ -104,6 +104,15 @@ class _Comparison:
             return
         for key in left:
             yield from self.of(f"{path}.{key}", left[key], right[key])
+
+
+def _is_its_own_copy(value: object) -> bool:
+    """Whether its class says that a copy of it is itself, as one does that stands for something outside."""
+    copied = getattr(type(value), "__deepcopy__", None)
+    try:
+        return copied is not None and copied(value, {}) is value
+    except Exception:  # the class's own code: it is compared like all else
+        return False
 
 
 def _is_plain(value: object) -> bool:
