@@ -7,9 +7,18 @@ import sys
 from collections.abc import Generator
 from typing import Any
 
+import pytest
+
+from autogen_eventlog.replay import standing
 from autogen_eventlog.replay.standing import any_stands, stand, whose
 
 found: list[str | None] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests of this process have left is not looked at."""
+    monkeypatch.setattr(standing, "_standing", {})
 
 
 class Suspended:
@@ -59,7 +68,6 @@ def test_what_stands_is_known_as_it_is_collected() -> None:
 
 def test_what_is_over_is_not_known_any_more_though_its_place_is_used_again() -> None:
     """Frames are made where others were: a handler of the same class that lives must not be taken for one that stood."""
-    gc.collect()  # what other tests left standing
     gc.disable()
     try:
         for _ in range(200):
