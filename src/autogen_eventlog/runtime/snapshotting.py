@@ -170,26 +170,31 @@ class Snapshotting:
         self._in_vain = 0
         self._busy_then = incarnation.session.busy
         try:
-            committed = await incarnation.durable
-            last = await (await self._maker.recovery.past(version)).last_activation()
-            producer = {} if last is None else {PRODUCER: last.producer}
-            snapshot = Snapshot(
-                stream=self._stream,
-                version=version,
-                position=committed.position,
-                taken_at=None,
-                kind=state.kind,
-                code_hash=code_hash(type(agent)),
-                payload=state.payload,
-                metadata={**standing, **producer, **state.facts},
-                status=state.status,
-            )
-            await self._log.snapshots.put_snapshot(snapshot)
+            return await self._keep(incarnation, code_hash(type(agent)), version, standing, state)
         except EventLogError as error:  # a snapshot is a cache: the log is complete without it
             if wanted:
                 raise
             logger.warning("%s: no snapshot at version %d: %s", self._stream, version, error)
             return None
+
+    async def _keep(
+        self, incarnation: Incarnation, code: str, version: int, standing: dict[str, Any], state: State
+    ) -> Snapshot:
+        """Put what was read into the log, once all that led to it is there."""
+        committed = await incarnation.durable
+        last = await (await self._maker.recovery.past(version)).last_activation()
+        snapshot = Snapshot(
+            stream=self._stream,
+            version=version,
+            position=committed.position,
+            taken_at=None,
+            kind=state.kind,
+            code_hash=code,
+            payload=state.payload,
+            metadata={**standing, **({} if last is None else {PRODUCER: last.producer}), **state.facts},
+            status=state.status,
+        )
+        await self._log.snapshots.put_snapshot(snapshot)
         return snapshot
 
     @contextmanager
