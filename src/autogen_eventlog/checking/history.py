@@ -17,11 +17,11 @@ from typing import Any
 
 from autogen_eventlog.checking.lines import Chain, event_form, event_of
 from autogen_eventlog.checking.states import KeptState
-from autogen_eventlog.errors import InvalidHistory, PayloadCorrupt
+from autogen_eventlog.errors import InvalidHistory
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.lineage import Lineage, Segment
 from autogen_eventlog.past import Activation, Past, Place, makes_first
-from autogen_eventlog.postgres.large import is_lost
+from autogen_eventlog.postgres.records import whole
 
 SUFFIX = ".history.jsonl"
 _FORMAT = "autogen-eventlog history"
@@ -99,10 +99,7 @@ async def _lines(past: Past, state: KeptState | None) -> AsyncIterator[bytes]:
     yield chain.close(await _header(past))
     async with contextlib.aclosing(past.events()) as events:
         async for event in events:
-            if is_lost(event.payload):
-                where = f"stream {event.stream!r}, version {event.version}"
-                raise PayloadCorrupt(where, "its row of large_payload is gone or altered")
-            yield chain.close(event_form(event, agent))
+            yield chain.close(event_form(whole(event), agent))
     kept: dict[str, Any] = {"state": None, "digest": None}
     if state is not None:
         kept = {"state": state.form, "digest": state.digest}

@@ -16,7 +16,6 @@ LARGE: Final = 8192
 _MARK: Final = b"\0"
 """What a reference begins with, before a SHA-256; no encoded message begins so."""
 
-
 LOST: Final = b"\0lost large_payload "
 """What readers are given in the place of a payload whose row is gone or altered, before the SHA-256 that it had."""
 

@@ -12,11 +12,10 @@ import psycopg
 from psycopg import sql
 from typing_extensions import LiteralString
 
-from autogen_eventlog.errors import PayloadCorrupt, RetentionRefused
+from autogen_eventlog.errors import RetentionRefused
 from autogen_eventlog.events import RecordedEvent
-from autogen_eventlog.postgres.large import is_lost
 from autogen_eventlog.postgres.pool import Connection, Pool, fetch
-from autogen_eventlog.postgres.records import PAGE_BYTES, is_full, recorded_event
+from autogen_eventlog.postgres.records import PAGE_BYTES, is_full, recorded_event, whole
 from autogen_eventlog.postgres.session import Patience, connect, patiently
 from autogen_eventlog.postgres.sql import query
 
@@ -133,7 +132,7 @@ class Partitions:
             parameters = {**_span(partition), "after": after, "limit": _PAGE, "bytes": PAGE_BYTES}
             rows = await self._pool.fetch("partition_events", parameters, prepare=False)
             for row in rows:
-                yield _whole(recorded_event(row))
+                yield whole(recorded_event(row))
             if not is_full(rows, _PAGE):
                 return
             after = rows[-1][2]
@@ -274,13 +273,6 @@ async def _stands(connection: Connection, partition: Partition, ground: Ground) 
         "lasts": [one.last for one in ground.supports],
     }
     return branches == ground.branches and not await fetch(connection, "partition_unsupported", supports, prepare=False)
-
-
-def _whole(event: RecordedEvent) -> RecordedEvent:
-    if is_lost(event.payload):
-        where = f"stream {event.stream!r}, version {event.version}"
-        raise PayloadCorrupt(where, "the large payload that it refers to is gone, or is not what its hash says")
-    return event
 
 
 def _span(partition: Partition) -> dict[str, datetime]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from autogen_eventlog.errors import PayloadCorrupt
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent, new_recorded_event
+from autogen_eventlog.postgres.large import is_lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,19 @@ PAGE_BYTES: Final = 16_000_000
 def is_full(page: Sequence[Sequence[Any]], limit: int) -> bool:
     """Whether more may follow a page of events that was bounded by `limit` and PAGE_BYTES."""
     return len(page) >= limit or sum(len(row[15] or b"") for row in page) >= PAGE_BYTES
+
+
+def whole(event: RecordedEvent) -> RecordedEvent:
+    """The event, where its payload is what was recorded: what is written elsewhere must not hold a mark as its content.
+
+    Raises:
+        PayloadCorrupt: its large payload is gone or altered.
+    """
+    if is_lost(event.payload):
+        where = f"stream {event.stream!r}, version {event.version}"
+        problem = "the large payload that it refers to is gone, or is not what its hash says"
+        raise PayloadCorrupt(where, problem, "A backup of the database has it (table large_payload)")
+    return event
 
 
 def recorded_event(row: Sequence[Any]) -> RecordedEvent:

@@ -14,13 +14,13 @@ from uuid import UUID
 from autogen_core import AgentId
 
 from autogen_eventlog.checking.history import package_version
-from autogen_eventlog.errors import PayloadCorrupt, UnknownStream
+from autogen_eventlog.errors import UnknownStream
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.ids import FIRST_AGENT
 from autogen_eventlog.lineage import Lineage, events_of, lineage
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.points import point
-from autogen_eventlog.postgres.large import is_lost
+from autogen_eventlog.postgres.records import whole
 from autogen_eventlog.transfer.session_file import Entry, SessionHeader, SessionLines
 
 Progress = Callable[[int, int], None]
@@ -138,7 +138,7 @@ async def _write(log: EventLog, path: Path, header: SessionHeader, on_progress: 
             done = 0
             async with aclosing(_merged(log, header.lineages)) as entries:
                 async for entry in entries:
-                    _check_whole(entry.event)
+                    whole(entry.event)
                     file.write(lines.entry(entry))
                     done += 1
                     if on_progress is not None and done % _TOLD_EVERY == 0:
@@ -146,14 +146,6 @@ async def _write(log: EventLog, path: Path, header: SessionHeader, on_progress: 
         await asyncio.to_thread(unfinished.replace, path)
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def _check_whole(event: RecordedEvent) -> None:
-    """Refuse an event in whose payload's place the log says that it is lost: the file would hold that as its content."""
-    if is_lost(event.payload):
-        where = f"stream {event.stream!r}, version {event.version}"
-        problem = "the large payload that it refers to is gone, or is not what its hash says"
-        raise PayloadCorrupt(where, problem, "A backup of the database has it (table large_payload)")
 
 
 async def _merged(log: EventLog, pasts: Sequence[Lineage]) -> AsyncGenerator[Entry, None]:
