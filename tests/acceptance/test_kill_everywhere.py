@@ -150,6 +150,12 @@ def test_what_is_killed_while_it_takes_up_is_taken_up_again(lives: Lives) -> Non
         run(lives, Life("", program, "", end="committed"), again=3)
 
 
+@pytest.mark.timeout(3000)
+def test_what_was_given_up_arrives_however_often_the_processes_die_that_take_it_up(lives: Lives) -> None:
+    """The caller was done in the second process, and its message on its way: the third must not take that for settled."""
+    run_once(lives, Life("", "cancelling", "", end="committed", number=5), [5, 1, 3])
+
+
 def some_programs() -> list[str]:
     return list(PROGRAMS) if EVERY else random.sample(list(PROGRAMS), 1)
 

@@ -2,7 +2,9 @@
 
 The host identifies a client by an id in the metadata, forgets it when its stream ends, and tells nobody (T4, T9). So each
 new pair of streams has an id of its own, the worker is told so that it registers everything again, and the connection
-listens to its own echo, which is how a host that stands still is told from one that has nothing to say.
+listens to its own echo, which is how a host that stands still is told from one that has nothing to say. What is registered
+under an id whose stream has ended already, the host would keep for ever: nothing is asked of it without a stream, and each
+new pair of streams begins by having the id of the last one forgotten.
 """
 
 from __future__ import annotations
@@ -81,6 +83,8 @@ class HostConnection:
         self._on_message, self._on_control = on_message, on_control
         self._on_open, self._on_lost = on_open, on_lost
         self._streams: _Streams | None = None
+        self._left: list[str] = []
+        """Client ids of streams that ended, under which the host may have something still."""
         self._keeper: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self._last_problem = ""
@@ -161,10 +165,11 @@ class HostConnection:
         """One of the host's own requests (`RegisterAgent`, `AddSubscription`, …), in this worker's name.
 
         Raises:
-            grpc.aio.AioRpcError: The host refused, or is away.
+            grpc.aio.AioRpcError: The host refused, or is away, or there is no connection at the moment.
         """
-        streams = self._streams
-        metadata = (("client-id", "" if streams is None else streams.client_id),)
+        if self._streams is None:
+            raise _not_connected()
+        metadata = (("client-id", self._streams.client_id),)
         return await getattr(self._stub, method)(request, metadata=metadata, timeout=30.0)
 
     async def settled(self, timeout: float) -> bool:
@@ -210,6 +215,9 @@ class HostConnection:
         await self._channel.channel_ready()
         self._streams = streams = _Streams(self._stub, self._on_message, self._on_control)
         await streams.handshake()
+        while self._left:
+            await streams.have_forgotten(self._left[-1])
+            self._left.pop()
         await self._on_open()
         self._up.set()
 
@@ -217,6 +225,7 @@ class HostConnection:
         self._up.clear()
         streams, self._streams = self._streams, None
         if streams is not None:
+            self._left.append(streams.client_id)
             await streams.close()
 
 
@@ -251,6 +260,21 @@ class _Streams:
             if not await echo(2 * _ECHO_SECONDS):
                 raise ConnectionError(self.problem or "the host does not answer")
 
+    async def have_forgotten(self, client_id: str) -> None:
+        """Have the host forget an id of ours whose streams ended: it does when a stream of that id ends.
+
+        Raises:
+            ConnectionError, grpc.aio.AioRpcError: It does not answer.
+        """
+        call = self._stub.OpenChannel(metadata=(("client-id", client_id),))
+        try:
+            await call.write(self._greeting(_ECHO + uuid4().hex))
+            await asyncio.wait_for(call.read(), 2 * _ECHO_SECONDS)
+        except (asyncio.TimeoutError, TimeoutError):
+            raise ConnectionError("the host does not answer") from None
+        finally:
+            call.cancel()
+
     async def lost(self) -> None:
         """Return when either stream has ended or the host does not answer any more."""
         await asyncio.wait([self.data.reading, self.control.reading, self._pulse], return_when=asyncio.FIRST_COMPLETED)
@@ -265,10 +289,12 @@ class _Streams:
 
     async def echo_data(self, timeout: float) -> bool:
         """Ask for a request of our own back, by the way that all messages go; the host works them off in order."""
+        return await self._echo(lambda name: self.data.write(self._greeting(name)), timeout)
+
+    def _greeting(self, name: str) -> pb.Message:
+        """A request to this worker itself, which answers it."""
         target = pb.AgentId(type=_SELF_TYPE + self.client_id, key="echo")
-        return await self._echo(
-            lambda name: self.data.write(pb.Message(request=pb.RpcRequest(request_id=name, target=target))), timeout
-        )
+        return pb.Message(request=pb.RpcRequest(request_id=name, target=target))
 
     async def _echo_control(self, timeout: float) -> bool:
         destination = f"clientid={self.client_id}"
@@ -378,6 +404,11 @@ class _Stream:
             if self._closed:
                 raise
             self.problem = "the stream was cancelled"
+
+
+def _not_connected() -> grpc.aio.AioRpcError:
+    none = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, none, none, "there is no connection to the host now")
 
 
 def _answer(taken: asyncio.Future[bool] | None, value: bool) -> None:

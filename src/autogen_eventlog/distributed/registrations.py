@@ -78,9 +78,15 @@ class Registrations:
             AgentTypeTaken: The host refused for longer than `patience`.
             HostUnavailable: It was away for longer than that.
         """
-        await self._ask_for(agent_type)
+        client = await self._ask_for(agent_type)
         await self._kept.begin_anew(agent_type)
-        self.types[agent_type] = None
+        self.types[agent_type] = None  # from here on, each new connection asks for it
+        while self._connection.client_id not in ("", client):  # but one that came meanwhile did not
+            try:
+                client = await self._ask_for(agent_type)
+            except BaseException:
+                del self.types[agent_type]
+                raise
 
     async def add(self, subscription: Subscription) -> None:
         """Subscribe at the host, then here.
@@ -115,9 +121,9 @@ class Registrations:
                 if error.code() is not grpc.StatusCode.INVALID_ARGUMENT:
                     raise
                 logger.debug("the host has subscription %s already: %s", subscription.id, error.details())
-        for agent_type in self.types:
+        for agent_type in list(self.types):
             try:
-                await self._connection.ask_host("RegisterAgent", pb.RegisterAgentTypeRequest(type=agent_type))
+                await self._register(agent_type)
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.INVALID_ARGUMENT:
                     raise
@@ -172,7 +178,7 @@ class Registrations:
         try:
             while self._connection.client_id == client:
                 try:
-                    await self._connection.ask_host("RegisterAgent", pb.RegisterAgentTypeRequest(type=agent_type))
+                    await self._register(agent_type)
                     logger.warning("agent type %r is this worker's again", agent_type)
                     return
                 except grpc.aio.AioRpcError:
@@ -185,13 +191,22 @@ class Registrations:
         await asyncio.sleep(_LET_GO_AFTER_SECONDS)
         await self._let_go(agent_type)
 
-    async def _ask_for(self, agent_type: str) -> None:
+    async def _register(self, agent_type: str) -> str:
+        """Ask the host for a type; the client id that has it then."""
+        client = self._connection.client_id
+        try:
+            await self._connection.ask_host("RegisterAgent", pb.RegisterAgentTypeRequest(type=agent_type))
+        except grpc.aio.AioRpcError as error:
+            if not client or client not in (error.details() or ""):  # which says who has it, and it may be ourselves
+                raise
+        return client
+
+    async def _ask_for(self, agent_type: str) -> str:
         loop = asyncio.get_running_loop()
         ends = loop.time() + self._patience
         while True:
             try:
-                await self._connection.ask_host("RegisterAgent", pb.RegisterAgentTypeRequest(type=agent_type))
-                return
+                return await self._register(agent_type)
             except grpc.aio.AioRpcError as error:
                 if loop.time() < ends:
                     await asyncio.sleep(_PAUSE_SECONDS)

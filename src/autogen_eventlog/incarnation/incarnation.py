@@ -164,6 +164,8 @@ class Call:
     token: CancellationToken
     again: bool = False
     """Asked before, by an incarnation that is no more."""
+    arrived: asyncio.Event | None = None
+    """Of one that is asked again: set once the message has arrived, or can't."""
 
 
 @dataclass(slots=True, eq=False)
@@ -219,7 +221,7 @@ class Incarnation:
         """Then these: they join the instance to what is outside."""
         self._ended_by: EventLogError | None = None
         self.calls: dict[UUID, Call] = {}
-        self.asked_again: set[UUID] = set()
+        self.asked_again: dict[UUID, Call] = {}
         """What it had sent in the past that it comes from, and still waited for as it went live."""
         self.effects: dict[int, Effect] = {}
         self.deliveries: dict[int, Delivery] = {}
@@ -321,7 +323,8 @@ class Incarnation:
         for call in list(self.calls.values()):
             if not call.future.done():
                 call.again = True
-                self.asked_again.add(call.event.id)
+                call.arrived = asyncio.Event()
+                self.asked_again[call.event.id] = call
                 self._let_out(DONE, self._ask_later(call))
         for effect in list(self.effects.values()):
             if effect.resume is not None:

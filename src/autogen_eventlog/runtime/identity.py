@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
@@ -41,6 +42,8 @@ class TracedId(str):
     identity: Identity
     given_up: bool = False
     """Nobody waits for the answer any more."""
+    arrived: asyncio.Event | None = None
+    """Set, if somebody waits for that, once the message is recorded as delivered, or can't be."""
 
     def __new__(cls, text: str, identity: Identity) -> TracedId:
         traced = super().__new__(cls, text)

@@ -246,6 +246,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         message = self._to_hand_on(incarnation, call.message, call.original)
         recorded = self._recorded(message, call.message)
         message_id = traced(call.event, recorded, again=call.again, sender=incarnation)
+        message_id.arrived = call.arrived
         try:
             reply = await super().send_message(
                 message,

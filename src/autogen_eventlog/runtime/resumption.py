@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
-from uuid import UUID
 
 from autogen_core import AgentId
 
@@ -19,7 +18,7 @@ from autogen_eventlog.errors import EventLogError, LogClosed
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX
 from autogen_eventlog.incarnation.incarnation import Incarnation
-from autogen_eventlog.postgres.records import GoneWorker, StreamHead
+from autogen_eventlog.postgres.records import GoneWorker, MessageFilter, StreamHead
 from autogen_eventlog.runtime.agents import RecordedAgents
 from autogen_eventlog.runtime.given_up import cancel_given_up
 from autogen_eventlog.runtime.redelivery import Begun, Redelivering
@@ -206,15 +205,28 @@ class Resumption:
             return False
         return await _is_durable(incarnation)
 
-    async def _answered(self, caller: AgentId, sent: UUID) -> bool:
-        """Wait for the answer to a call; whether the log has it."""
-        incarnation = self._agents.shell_for(caller).incarnation
-        if incarnation is None:
+    async def _answered(self, event: RecordedEvent) -> bool:
+        """Wait for the answer to a call that was asked again, or, where nobody waits for that any more, until it arrives.
+
+        Returns:
+            Whether the log has it.
+        """
+        caller = self._agents.shell_for(AgentId.from_str(event.stream)).incarnation
+        if caller is None:
             return False
-        call = incarnation.calls.get(sent)
-        if call is not None:
+        call = caller.asked_again.get(event.id)
+        if call is not None and call.arrived is not None:
             await asyncio.wait([call.future])
-        return await _is_durable(incarnation)
+            if call.future.cancelled():
+                await call.arrived.wait()
+                recipient = self._agents.shell_for(call.recipient).incarnation
+                if recipient is None or not await _is_durable(recipient):
+                    return False
+        return await _is_durable(caller) and await self._has_arrived(event)
+
+    async def _has_arrived(self, event: RecordedEvent) -> bool:
+        became = (EventType.MESSAGE_DELIVERED, EventType.MESSAGE_DROPPED, EventType.REPLY_RECEIVED)
+        return bool(await self._log.reader.messages(MessageFilter(cause=event.id, event_types=became, limit=1)))
 
     async def _settle(
         self, gone: Sequence[GoneWorker], resumed: Sequence[AgentId], begun: Sequence[Begun], *, nothing_left: bool
@@ -230,7 +242,7 @@ class Resumption:
                 logger.warning("a message that was left undelivered, redelivered to %s: %r", agent, error)
         for one in begun:
             if one.event.type is EventType.MESSAGE_SENT:  # its caller has asked again: it has not arrived by that
-                nothing_left &= await self._answered(AgentId.from_str(one.event.stream), one.event.id)
+                nothing_left &= await self._answered(one.event)
         if nothing_left:
             await self._log.writing()  # who only reads changes nothing
             await self._log.ownership.settle([worker.id for worker in gone])

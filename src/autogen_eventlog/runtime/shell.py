@@ -142,8 +142,12 @@ class JournaledAgent:
         """
         try:
             with self._around.delivering:
-                with self._around.beginning:
-                    incarnation, delivery = await self._begin(message, ctx)
+                try:
+                    with self._around.beginning:
+                        incarnation, delivery = await self._begin(message, ctx)
+                finally:
+                    if isinstance(ctx.message_id, TracedId) and ctx.message_id.arrived is not None:
+                        ctx.message_id.arrived.set()
                 if begun is not None:
                     begun()
                 return await self._answer(incarnation, delivery, ctx.cancellation_token)
