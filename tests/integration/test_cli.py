@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autogen_eventlog.cli import app
-from autogen_eventlog.events import EventType
+from autogen_eventlog.events import EventType, Outcome
 from tests.integration.store import SCHEMA, an_event, fetch
 from tests.integration.test_audit import TASK, Log, Task, open_log
 
@@ -344,6 +344,35 @@ def test_workers_are_listed_with_what_they_own(cli: Cli) -> None:
 def test_an_empty_log_has_nothing_to_show(cli: Cli) -> None:
     for command in ("agents", "messages", "tail", "workers", "in-flight", "undelivered"):
         assert cli.lines(command) == []
+
+
+def test_an_empty_answer_says_whether_the_name_is_known(cli: Cli) -> None:
+    record(cli.dsn, a_day_in_the_shop)
+    for command in (["messages", "--agent"], ["in-flight", "--agent"], ["effects", "--agent"]):
+        assert "The log knows no agent clerk/l: `eventlog agents` lists" in cli.run(*command, "clerk/l").stderr
+    assert cli.run("messages", "--agent", "clerk/1", "--sender", "nobody/1").stderr == "Nothing matches.\n"
+    assert cli.run("messages", "--agent", "clerk/1").stderr == ""
+
+
+def test_effects_are_shown_with_what_was_asked(cli: Cli) -> None:
+    async def asking(log: Log) -> None:
+        clerk = await log.agent("clerk/1")
+        order = await clerk.delivered()
+        common: dict[str, Any] = {"delivery": order.delivery, "correlation": order.correlation}
+        named = {"effect": 0, "kind": "tool.run_json", "request": "ed0e4b226632c13e"}
+        request = {"kind": "tool.run_json", "request": {"tool": "search", "args": {"q": "tea"}}, "digest": "ed0e"}
+        asked = await clerk.add(EventType.EFFECT_REQUESTED, request, metadata=named, cause=order.id, **common)
+        await clerk.add(
+            EventType.EFFECT_RECORDED, "a pot", outcome=Outcome.REPLIED, metadata=named, cause=asked.id, **common
+        )
+        await clerk.add(EventType.EFFECT_REQUESTED, request, metadata={**named, "effect": 1}, cause=order.id, **common)
+
+    record(cli.dsn, asking)
+    text = cli.text("effects")
+    assert "search" in text and '"tea"' in text and "a pot" in text and "ed0e" not in text
+    [answered], [waiting] = cli.lines("effects"), cli.lines("effects", "--unanswered")
+    assert answered["asked"] == waiting["asked"] == {"tool": "search", "args": {"q": "tea"}}
+    assert answered["request"] == waiting["request"] == "ed0e4b226632c13e"
 
 
 # -- how it ends ----------------------------------------------------------------------------------------------------

@@ -260,6 +260,7 @@ async def test_requests_and_results_are_in_the_audit(dsn: str) -> None:
     requested = next(event for event in events if event.type is EventType.EFFECT_REQUESTED)
     assert effect.cause == requested.id
     assert b'"args":{"by":1}' in (requested.payload or b"")
+    assert effect.asked == {"tool": "increase", "args": {"by": 1}, "call_id": "1"}
 
 
 async def test_a_team_on_the_runtime_records_what_its_agents_ask(dsn: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -16,9 +16,12 @@ found: list[str | None] = []
 
 
 @pytest.fixture(autouse=True)
-def nothing_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests of this process have left is not looked at."""
-    monkeypatch.setattr(standing, "_standing", {})
+def nothing_stands() -> Iterator[None]:
+    """What other tests of this process have left is not looked at, and what goes meanwhile is not there afterwards."""
+    before = dict(standing._standing)
+    standing._standing.clear()
+    yield
+    standing._standing.update({key: one for key, one in before.items() if one[2]() is not None})
 
 
 class Suspended:
@@ -80,6 +83,19 @@ def test_what_is_over_is_not_known_any_more_though_its_place_is_used_again() -> 
             assert not any_stands()
     finally:
         gc.enable()
+
+
+def test_one_that_was_closed_and_is_held_still_leaves_its_place_to_others() -> None:
+    """Its frame is gone, though it is not: what a live handler reads in the next one must be recorded."""
+    kept: list[Any] = []
+    for _ in range(500):
+        stood = suspended(circle=False)
+        stand(stood, "a/b")
+        stood.close()
+        kept.append(stood)
+        found.clear()
+        suspended(circle=False).close()
+        assert found == [None, None]
 
 
 def test_others_are_not_taken_for_it() -> None:

@@ -275,7 +275,11 @@ class Audit:
             parameters |= await self._positions(since, until)
         else:
             parameters |= EVERYWHERE | await self._versions(str(agent), since, until, after, newest_first=False)
-        return [effect_record(event, self._codec) for event in await self._events("audit_recorded_effects", parameters)]
+        events = await self._events("audit_recorded_effects", parameters)
+        causes = list({event.cause for event in events if event.cause is not None})
+        found = await self._events("audit_requests", {"ids": causes})
+        requests: dict[UUID | None, RecordedEvent] = {request.id: request for request in found}
+        return [effect_record(event, requests.get(event.cause), self._codec) for event in events]
 
     async def unanswered_effects(
         self, *, agent: AgentId | str | None = None, after: int | None = None, limit: int = 100

@@ -103,7 +103,9 @@ class EffectRecord:
     kind: str
     """What was asked."""
     request: str
-    """With which arguments."""
+    """With which arguments: as a digest where `asked` has them."""
+    asked: object
+    """The arguments as plain data, of a request to the outside; None of what agents ask of the runtime."""
     outcome: Outcome | None
     result_type: str | None
     payload: bytes | None
@@ -202,8 +204,8 @@ def message_record(row: Sequence[Any], codec: Codec) -> MessageRecord:
     )
 
 
-def effect_record(event: RecordedEvent, codec: Codec) -> EffectRecord:
-    """A record from an EffectRecorded event."""
+def effect_record(event: RecordedEvent, request: RecordedEvent | None, codec: Codec) -> EffectRecord:
+    """A record from an EffectRecorded event, and what was asked, if that is an event of its own."""
     return EffectRecord(
         id=event.id,
         agent=event.stream,
@@ -212,6 +214,7 @@ def effect_record(event: RecordedEvent, codec: Codec) -> EffectRecord:
         recorded_at=event.recorded_at,
         kind=str(event.metadata.get("kind", "")),
         request=str(event.metadata.get("request", "")),
+        asked=None if request is None else arguments(request),
         outcome=event.outcome,
         result_type=event.message_type,
         payload=event.payload,
@@ -220,6 +223,15 @@ def effect_record(event: RecordedEvent, codec: Codec) -> EffectRecord:
         correlation=event.correlation,
         codec=codec,
     )
+
+
+def arguments(request: RecordedEvent) -> object:
+    """What an EffectRequested event asks for, as plain data; as text, where it is not of the form that requests have."""
+    payload = request.payload or b""
+    try:
+        return json.loads(payload)["request"]
+    except (ValueError, TypeError, KeyError):
+        return payload.decode(errors="replace")
 
 
 def decoded(codec: Codec, type_name: str | None, payload: bytes | None, where: str) -> object:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from autogen_eventlog.audit import Activity, Difference, EffectRecord, Holding, MessageRecord, Statistics
+from autogen_eventlog.audit.records import arguments
 from autogen_eventlog.cli.times import iso
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.records import StreamHead, WorkerRecord
@@ -77,6 +78,7 @@ def effect_form(record: EffectRecord) -> Form:
         "recorded_at": iso(record.recorded_at),
         "kind": record.kind,
         "request": record.request,
+        "asked": record.asked,
         "outcome": None if record.outcome is None else record.outcome.value,
         "result_type": record.result_type,
         "result": stored(record.payload),
@@ -94,7 +96,8 @@ def request_form(event: RecordedEvent) -> Form:
         "position": event.position,
         "recorded_at": iso(event.recorded_at),
         "kind": event.metadata.get("kind"),
-        "request": stored(event.payload),
+        "request": event.metadata.get("request"),
+        "asked": arguments(event),
         "outcome": None,
         "result_type": None,
         "result": None,

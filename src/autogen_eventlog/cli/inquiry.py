@@ -103,14 +103,17 @@ async def messages(settings: Settings, question: MessageQuestion, *, full: bool)
             await _export(output, log, question)
             return
         records = await log.audit.messages(**question.arguments())
+        await _tell_of_nothing(output, log, records, question.agent)
     _messages(output, records, question.limit, full=full)
 
 
 async def in_flight(settings: Settings, agent: str | None, after: int | None, limit: int, *, full: bool) -> None:
     """A page of deliveries without an end."""
+    output = Output(settings)
     async with reading(settings) as log:
         records = await log.audit.in_flight(agent, after=after, limit=limit)
-    _messages(Output(settings), records, limit, full=full)
+        await _tell_of_nothing(output, log, records, agent)
+    _messages(output, records, limit, full=full)
 
 
 async def undelivered(
@@ -125,6 +128,7 @@ async def undelivered(
     full: bool,
 ) -> None:
     """A page of messages that reached nobody."""
+    output = Output(settings)
     async with reading(settings) as log:
         events = await log.audit.undelivered(
             recipient=recipient,
@@ -135,7 +139,7 @@ async def undelivered(
             after=after,
             limit=limit,
         )
-    output = Output(settings)
+        await _tell_of_nothing(output, log, events)
     if output.for_programs:
         for event in events:
             output.line(forms.event_form(event))
@@ -146,6 +150,17 @@ async def undelivered(
         tables.show_undelivered(output, events)
     if len(events) == limit:
         output.hint(f"There may be more: --after {events[-1].position}")
+
+
+async def _tell_of_nothing(output: Output, log: ReadLog, found: Sequence[object], agent: str | None = None) -> None:
+    """An empty table looks the same for a mistyped name as for one of whom there is nothing."""
+    if found:
+        return
+    head = None if agent is None else await log.reader.head(agent)
+    if agent is not None and (head is None or head.version == 0):
+        output.hint(f"The log knows no agent {agent}: `eventlog agents` lists those it knows.")
+    else:
+        output.hint("Nothing matches.")
 
 
 async def differences(settings: Settings, first: UUID, second: UUID) -> None:
@@ -185,6 +200,7 @@ async def effects(
                 agent=agent, kind=kind, since=span.since, until=span.until, after=after, limit=limit
             )
             found = [(record.position, forms.effect_form(record)) for record in records]
+        await _tell_of_nothing(output, log, found, agent)
     if output.for_programs:
         for _, form in found:
             output.line(form)

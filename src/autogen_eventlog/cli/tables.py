@@ -135,8 +135,8 @@ def show_effects(output: Output, found: Iterable[Form]) -> None:
         Column("agent", 32, style="bold"),
         Column("kind"),
         Column("outcome"),
-        Column("request", 40),
-        Column("result", 80),
+        Column("request", 60),
+        Column("result", 60),
     )
     rows = [
         (
@@ -145,7 +145,7 @@ def show_effects(output: Output, found: Iterable[Form]) -> None:
             f"{form['agent']}@{form['version']}",
             str(form["kind"]),
             form["outcome"] or "unknown",
-            readable(form["request"]),
+            readable(form["request"] if form["asked"] is None else form["asked"]),
             readable(form["result"]),
         )
         for form in found
