@@ -14,8 +14,9 @@ from autogen_eventlog.codec import Codec, Encoded
 from autogen_eventlog.events import EventData, RecordedEvent
 from autogen_eventlog.ids import EventIds
 from autogen_eventlog.incarnation.facade import RuntimeFacade
-from autogen_eventlog.incarnation.incarnation import DONE, Call, Envelope, Incarnation
+from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.incarnation.outbox import Outbox
+from autogen_eventlog.incarnation.parts import DONE, Call, Envelope
 from autogen_eventlog.replay.follow import follow
 from autogen_eventlog.replay.machine import Machine
 

@@ -40,7 +40,8 @@ from autogen_eventlog.distributed.wire import Origin, Wire
 from autogen_eventlog.errors import InstanceEnded, Undeliverable
 from autogen_eventlog.events import EventData, EventType, RecordedEvent
 from autogen_eventlog.ids import parse_topic
-from autogen_eventlog.incarnation.incarnation import Call, Incarnation
+from autogen_eventlog.incarnation.incarnation import Incarnation
+from autogen_eventlog.incarnation.parts import Call
 from autogen_eventlog.postgres.records import Progress
 from autogen_eventlog.runtime.agents import RecordedAgents
 from autogen_eventlog.runtime.identity import Identity, TracedId

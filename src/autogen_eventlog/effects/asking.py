@@ -19,7 +19,8 @@ from autogen_eventlog.effects.policy import Answer, UnknownEffect
 from autogen_eventlog.effects.requests import Request
 from autogen_eventlog.errors import EffectOutcomeUnknown
 from autogen_eventlog.events import EventData
-from autogen_eventlog.incarnation.incarnation import DONE, Effect, Incarnation
+from autogen_eventlog.incarnation.incarnation import Incarnation
+from autogen_eventlog.incarnation.parts import DONE, Effect
 from autogen_eventlog.replay.loop import outside_context
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,8 @@ from autogen_core import (
 
 from autogen_eventlog.events import EventType
 from autogen_eventlog.ids import check_text
-from autogen_eventlog.incarnation.incarnation import Call, Incarnation, current_delivery
+from autogen_eventlog.incarnation.incarnation import Incarnation, current_delivery
+from autogen_eventlog.incarnation.parts import Call
 from autogen_eventlog.replay.loop import SESSION
 from autogen_eventlog.replay.machine import Production
 

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timezone
-from random import Random
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
-from weakref import WeakSet
 
 from autogen_core import Agent, AgentId, CancellationToken, MessageContext, TopicId
 
@@ -35,6 +32,19 @@ from autogen_eventlog.incarnation.failures import (
 )
 from autogen_eventlog.incarnation.making import PARAMETERS
 from autogen_eventlog.incarnation.outbox import Outbox
+from autogen_eventlog.incarnation.parts import (
+    DONE,
+    FAIL,
+    Appender,
+    Call,
+    Completion,
+    Delivery,
+    Effect,
+    Envelope,
+    StandsFor,
+    UnknownPolicy,
+    World,
+)
 from autogen_eventlog.incarnation.producer import Producer
 from autogen_eventlog.replay.journal import MORE, OBSERVATIONS, READINGS, TICK, HandlerStarted
 from autogen_eventlog.replay.loop import outside_context
@@ -46,154 +56,6 @@ logger = logging.getLogger(__name__)
 _now = datetime.now  # as it is before agents' readings are recorded: this is none, and need not be told from one
 
 _warned: set[tuple[type, str]] = set()
-
-
-class _Done:
-    """An awaitable that is done."""
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return
-        yield
-
-
-DONE = _Done()
-
-
-class Appender(Protocol):
-    """Where a live incarnation's events go: one stream, under one epoch."""
-
-    @property
-    def version(self) -> int:
-        """The stream's version after everything appended so far."""
-        ...
-
-    def append(self, event: EventData) -> Awaitable[Any]:
-        """Put the next event in the writer's queue, without waiting; the ticket is done when it is committed."""
-        ...
-
-
-class World(Protocol):
-    """Where a live incarnation's outputs go, once durable."""
-
-    def ask(self, incarnation: Incarnation, call: Call) -> Coroutine[Any, Any, None]: ...
-
-    def publish(
-        self,
-        incarnation: Incarnation,
-        event: EventData,
-        message: Encoded,
-        original: Any,
-        token: CancellationToken | None,
-    ) -> Coroutine[Any, Any, None]: ...
-
-    def fan_out(self, topic: TopicId, sender: AgentId | None) -> Coroutine[Any, Any, int | None]:
-        """How many deliveries a publication leads to; None if that can't be known. It does not suspend."""
-        ...
-
-
-class UnknownPolicy(Protocol):
-    """What becomes of an effect that was requested and whose outcome no log holds."""
-
-    ask: Callable[[Any], Awaitable[Any]] | None
-    """Asked where it is decided so."""
-
-    def decide(self, kind: str) -> str:
-        """Whether an effect of a kind is done again (`retry`), is an error (`fail`), or is asked about (`ask`)."""
-        ...
-
-
-class StandsFor(Protocol):
-    """What stands, on an instance, for something outside the agent."""
-
-    @property
-    def to_start(self) -> WeakSet[Incarnation]:
-        """Those for which it was started in a past that was not really lived through."""
-        ...
-
-
-class _Fail:
-    ask: Callable[[Any], Awaitable[Any]] | None = None
-
-    def decide(self, kind: str) -> str:
-        return "fail"
-
-
-_FAIL = _Fail()
-
-
-@dataclass(slots=True, eq=False)
-class Delivery:
-    """One handler run."""
-
-    number: int
-    """Version of its `MessageDelivered` (or `StateLoaded`)."""
-    event_id: UUID
-    correlation: UUID | None
-    done: asyncio.Future[Completion]
-    token: CancellationToken = field(default_factory=CancellationToken)
-    task: asyncio.Task[Any] | None = None
-    begun: bool = False
-    cancelled_early: bool = False
-    """Its task was cancelled before it ran: asyncio would then never enter the coroutine, nor record its end."""
-    generator: Random | None = None
-    """What its code draws from, once it draws."""
-    came_with: CancellationToken | None = None
-    """The token of who sent the message, which its own follows while it runs. Publications are sent on with it."""
-
-
-@dataclass(slots=True)
-class Completion:
-    """How a handler run ended: durable once `ticket` is."""
-
-    outcome: Outcome
-    reply: Any
-    error: BaseException | None
-    ticket: Awaitable[Any]
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """One call of the agent to another, not yet answered."""
-
-    event: EventData
-    recipient: AgentId
-    message: Encoded
-    original: Any
-    """The object that was sent, which may have changed since; `message` is what was sent."""
-    future: asyncio.Future[Any]
-    token: CancellationToken
-    again: bool = False
-    """Asked before, by an incarnation that is no more."""
-    arrived: asyncio.Event | None = None
-    """Of one that is asked again: set once the message has arrived, or can't."""
-
-
-@dataclass(slots=True, eq=False)
-class Effect:
-    """One request to the world beside the runtime's messages, not yet answered."""
-
-    number: int
-    kind: str
-    request: str
-    ask: Callable[[], Awaitable[Any]] | None
-    """Asks, where the result is all that is recorded. None: the request is an event of its own (`event`)."""
-    future: asyncio.Future[Any]
-    event: EventData | None = None
-    resume: Callable[[], None] | None = None
-    """Called as a recovered agent goes live without the result of a recorded request."""
-
-
-@dataclass(slots=True)
-class Envelope:
-    """What comes with a message that is delivered live."""
-
-    message: Encoded
-    sender: AgentId | None
-    topic: TopicId | None
-    is_rpc: bool
-    message_id: str
-    cause: UUID | None
-    correlation: UUID | None
 
 
 class Incarnation:
@@ -226,7 +88,7 @@ class Incarnation:
         self.effects: dict[int, Effect] = {}
         self.deliveries: dict[int, Delivery] = {}
         self.effects_asked = 0
-        self.effects_unknown: UnknownPolicy = _FAIL
+        self.effects_unknown: UnknownPolicy = FAIL
         """What becomes of an effect whose outcome is unknown."""
         self.boundaries: list[StandsFor] = []
         """What hangs on the instance and stands for the outside, in the order in which it was found."""

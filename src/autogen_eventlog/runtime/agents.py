@@ -14,7 +14,8 @@ from autogen_eventlog.codec import Encoded
 from autogen_eventlog.errors import UnknownAgent, UnknownStream
 from autogen_eventlog.events import EventData
 from autogen_eventlog.ids import EventIds, check_text
-from autogen_eventlog.incarnation.incarnation import Incarnation, World, encode_bounded
+from autogen_eventlog.incarnation.incarnation import Incarnation, encode_bounded
+from autogen_eventlog.incarnation.parts import World
 from autogen_eventlog.recovery import Recovery
 from autogen_eventlog.runtime.blueprint import FactoryBlueprint, InstanceBlueprint
 from autogen_eventlog.runtime.handler import EventLogHandler

@@ -10,7 +10,7 @@ from autogen_core.exceptions import MessageDroppedException
 from autogen_eventlog.audit import MessageRecord
 from autogen_eventlog.errors import MessageAbandoned, UnknownMessage
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
-from autogen_eventlog.incarnation.incarnation import Completion
+from autogen_eventlog.incarnation.parts import Completion
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.runtime.shell import recorded_completion
 

@@ -35,7 +35,8 @@ from autogen_eventlog.codec import Encoded
 from autogen_eventlog.errors import MessageNotDelivered
 from autogen_eventlog.events import EventData
 from autogen_eventlog.ids import parse_topic
-from autogen_eventlog.incarnation.incarnation import Call, Incarnation
+from autogen_eventlog.incarnation.incarnation import Incarnation
+from autogen_eventlog.incarnation.parts import Call
 from autogen_eventlog.runtime.agents import RecordedAgents, traced
 from autogen_eventlog.runtime.answers import reply_to
 from autogen_eventlog.runtime.dropped import record_dropped

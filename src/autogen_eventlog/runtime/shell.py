@@ -24,16 +24,9 @@ from autogen_eventlog.errors import AgentBusy, AppendRefused, EventLogError, Ins
 from autogen_eventlog.events import EventType, Outcome, RecordedEvent
 from autogen_eventlog.ids import LONGEST_STREAM, check_text
 from autogen_eventlog.incarnation.failures import decode_failure
-from autogen_eventlog.incarnation.incarnation import (
-    DONE,
-    Completion,
-    Delivery,
-    Envelope,
-    Incarnation,
-    World,
-    encode_bounded,
-)
+from autogen_eventlog.incarnation.incarnation import Incarnation, encode_bounded
 from autogen_eventlog.incarnation.outbox import Outbox
+from autogen_eventlog.incarnation.parts import DONE, Completion, Delivery, Envelope, World
 from autogen_eventlog.incarnation.producer import producer_of
 from autogen_eventlog.lineage import lineage
 from autogen_eventlog.log import EventLog
