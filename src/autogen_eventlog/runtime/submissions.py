@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from autogen_eventlog.codec import Encoded
-from autogen_eventlog.errors import AppendRefused, EventLogError
+from autogen_eventlog.errors import AppendRefused, DatabaseUnavailable, EventLogError, LogClosed
 from autogen_eventlog.events import EventData, EventType
 from autogen_eventlog.ids import RUNTIME_STREAM_PREFIX, EventIds
 from autogen_eventlog.log import EventLog
@@ -46,10 +46,16 @@ class Submission:
         return None if self.submissions.let_go(self) else self.id
 
     def failed(self, error: BaseException) -> None:
-        """Its sender was given an error. If it never arrived and the log has it, the log says so."""
-        if not self.arrived and not self.submissions.let_go(self):
-            self.arrived = True
-            self.submissions.undeliverable(self, error)
+        """Its sender was given an error. If it never arrived, the log says so, as far as it can be written at all."""
+        if self.arrived:
+            return
+        self.arrived = True
+        held = self.submissions.let_go(self)
+        if held and isinstance(error, (DatabaseUnavailable, LogClosed)):
+            return
+        if held:
+            self.submissions.append(self.event())
+        self.submissions.undeliverable(self, error)
 
     def event(self) -> EventData:
         """That it was submitted, as the beginning of a conversation."""
@@ -135,7 +141,7 @@ class Submissions:
             topic=topic,
             metadata=self._metadata() | ({} if fan_out is None else {"fan_out": fan_out}),
         )
-        return event, self._append(event)
+        return event, self.append(event)
 
     def hold(self, message: Encoded, *, sender: str | None, message_id: str | None, recipient: str) -> Submission:
         """Append it only if it is not delivered soon: its delivery then says all there is to say.
@@ -241,9 +247,10 @@ class Submissions:
         self._timer = None
         held, self._held = self._held, {}
         for submission in held.values():
-            self._append(submission.event())
+            self.append(submission.event())
 
-    def _append(self, event: EventData) -> Awaitable[Any]:
+    def append(self, event: EventData) -> Awaitable[Any]:
+        """Append an event without waiting for its commit."""
         assert self._appender is not None
         return self._appender.append(event)
 
@@ -260,4 +267,4 @@ class Submissions:
             metadata=metadata or {},
             **columns,
         )
-        return event, self._append(event)
+        return event, self.append(event)
