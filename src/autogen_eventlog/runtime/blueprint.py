@@ -46,6 +46,10 @@ class Blueprint(Protocol):
         """What an instance was given and is no part of its state: queues to others."""
         ...
 
+    def borrowed(self, agent: Agent) -> tuple[object, ...]:
+        """What an instance has in common with others that are no part of it."""
+        ...
+
 
 class FactoryBlueprint:
     """Instances come from the factory that the user registered."""
@@ -83,6 +87,7 @@ class FactoryBlueprint:
             watch()
         incarnation.construction.own = incarnation.effects_own
         at_hand = self._shared.at_hand(agent_id, incarnation.effects_own)
+        before = self._shared.before()
         try:
             with AgentInstantiationContext.populate_context((facade, agent_id)):
                 made: Any = await incarnation.construction.run(self._factory)
@@ -95,13 +100,16 @@ class FactoryBlueprint:
             )
         agent: Agent = made
         self._allow(type(agent))
-        shared = self._shared.separate(agent, agent_id, incarnation, at_hand)
+        shared = self._shared.separate(agent, agent_id, incarnation, at_hand, before)
         capture(agent, incarnation)
         incarnation.made = _made_but(shared, agent, incarnation.codec)
         return agent
 
     def outside(self, agent: Agent) -> tuple[object, ...]:
         return self._shared.outputs(agent)
+
+    def borrowed(self, agent: Agent) -> tuple[object, ...]:
+        return self._shared.borrowed(agent)
 
     def _allow(self, cls: type) -> None:
         if cls not in self._known:
@@ -153,6 +161,9 @@ class InstanceBlueprint:
         return copied
 
     def outside(self, agent: Agent) -> tuple[object, ...]:
+        return ()
+
+    def borrowed(self, agent: Agent) -> tuple[object, ...]:
         return ()
 
 

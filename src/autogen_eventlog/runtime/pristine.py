@@ -6,6 +6,7 @@ import asyncio
 import copy
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -15,8 +16,10 @@ from autogen_eventlog.effects.finding import find
 from autogen_eventlog.effects.standins import cell_of
 from autogen_eventlog.errors import NotRestorable
 from autogen_eventlog.incarnation.boundary import Boundary
-from autogen_eventlog.runtime.reach import behind
+from autogen_eventlog.runtime.reach import attributes, behind
+from autogen_eventlog.state.constants import Constants
 
+_CONTAINERS: Final = (list, dict, set, deque, bytearray, asyncio.Queue)
 _LOCKS: Final[dict[type, Callable[[], Any]]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
 
 
@@ -35,7 +38,7 @@ class Pristine:
         """Whether the instance hangs on what it holds: the copies are for this agent alone then."""
         self._at = dict(held)
         reach = behind(held.values(), but=agent, own=own)
-        self._outside = {**_outside(agent), **_behind_stand_ins(reach.outside)}
+        self._outside = {**_outside(agent), **_behind_stand_ins(reach.outside), **_constants(agent, reach.held)}
         self._empty = [value for value in reach.held.values() if _is_copied_empty(value, held)]
         self.known: dict[int, Any] = {}
         """The copies, by the ids of the originals. (A memo of `deepcopy`, which keeps those alive.)"""
@@ -111,6 +114,18 @@ def _outside(agent: Agent) -> dict[int, Any]:
     """The models, tools and the like that hang on an instance, by id: copies ask the same ones."""
     found = find(agent)
     return {**found.boundaries, **_behind_stand_ins({id(one): one for one in found.stand_ins})}
+
+
+def _constants(agent: Agent, held: dict[int, Any]) -> dict[int, Any]:
+    """Sentinels among these, by id: without data, and shown under a constant's name. A copy would not be told to be one."""
+    names = Constants()
+    names.look_in(agent)
+    bare = {key: one for key, one in held.items() if not isinstance(one, _CONTAINERS) and not attributes(one)}
+    return {key: one for key, one in bare.items() if _is_constants((names.named(one) or "").rpartition(":")[2])}
+
+
+def _is_constants(name: str) -> bool:
+    return name.rpartition(".")[2].isupper()
 
 
 def _behind_stand_ins(outside: dict[int, Any]) -> dict[int, Any]:

@@ -22,6 +22,7 @@ from autogen_eventlog.errors import (
     EventsMissing,
     LogClosed,
     NotCapturable,
+    NotLoadable,
     NotRestorable,
     UnrecordedEffect,
 )
@@ -221,7 +222,10 @@ class Prover:
         """Where a fresh instance differs that was given the snapshot."""
         try:
             fresh = await agent.scratch()
-            await put(snapshot, fresh, self._log.codec, agent.outside(fresh))
+            await put(snapshot, fresh, self._log.codec, agent.outside(fresh), agent.recovery.borrowed(fresh))
+        except NotLoadable as error:
+            agent.no_snapshots(str(error))
+            return [f"a fresh instance could not load it: {error}"]
         except Exception as error:  # the factory's own code
             return [f"a fresh instance could not load it: {error!r}"]
         return self._state_differences(agent, snapshot, fresh)

@@ -33,6 +33,7 @@ from autogen_eventlog.effects.boundaries import family_of, is_own_state
 from autogen_eventlog.effects.finding import AUTOGEN, agents_behind, own_classes, package_of
 from autogen_eventlog.effects.shared_state import codes
 from autogen_eventlog.incarnation.boundary import Boundary
+from autogen_eventlog.runtime.users import is_users
 from autogen_eventlog.state.attributes import slots
 
 LIMIT: Final = 100_000
@@ -165,6 +166,17 @@ def parts(value: Any) -> Iterable[Any]:
     return (*attributes(value).values(), *keys, *(one for _, one in items(value)))
 
 
+def named_parts(holder: Any) -> Iterator[tuple[str, Any]]:
+    """All that hangs on an object or lies in it, with the step to it."""
+    for name, value in attributes(holder).items():
+        yield f".{name}", value
+    for key, value in items(holder):
+        yield ("[…]" if key is None else f"[{key!r}]" if type(key) in (str, int) else f"[{type(key).__name__}]"), value
+    if isinstance(holder, dict):
+        for key in cast("dict[Any, Any]", holder):
+            yield ".keys()", key
+
+
 @dataclass(frozen=True, slots=True)
 class Behind:
     """What hangs on some objects, however deep, by id; the nearest first, up to `LIMIT`."""
@@ -203,7 +215,8 @@ def behind(roots: Iterable[Any], *, but: Any, own: tuple[type, ...] = ()) -> Beh
 def led_to(factory: Any, made: type[Any]) -> list[Any]:
     """What a factory has at hand when it is called: what it is bound to, and what it and the constructors name.
 
-    Functions and classes that it names are followed if they are of the package of the factory or of the class it makes.
+    Functions and classes that it names are followed if they are the user's, or of the package of the factory or of the
+    class it makes.
     """
     return _Code(factory, made).run()
 
@@ -231,6 +244,8 @@ class _Code:
     def _look_at(self, value: Any, owner: type | None) -> None:
         if isinstance(value, type):
             self._pending.extend((code, value) for name in _CONSTRUCTION for code in _in_class(value, name))
+            if type(value) is not type:  # a metaclass may give out what it has
+                self._pending.extend((code, type(value)) for code in _in_class(type(value), "__call__"))
         elif isinstance(value, types.FunctionType):
             self._look_at_function(value, owner)
         elif isinstance(value, (types.MethodType, functools.partial)):
@@ -248,15 +263,20 @@ class _Code:
                 self._pending.extend((value, owner) for value in _in_class(owner, name))
             if name in function.__globals__:
                 self._name(function.__globals__[name], names)
+            elif name in sys.modules and is_users(name):  # imported in the function
+                self._name(sys.modules[name], names)
+
+    def _is_followed(self, module: str) -> bool:
+        return module.partition(".")[0] in self._packages or is_users(module)
 
     def _name(self, value: Any, names: list[str]) -> None:
         """A global that code names, which may name what lies in it too: `settings.STORE`."""
         if isinstance(value, types.ModuleType):
-            if value.__name__.partition(".")[0] in self._packages:
+            if self._is_followed(value.__name__):
                 for name in set(names) & vars(value).keys():
                     self._name(vars(value)[name], [])
         elif isinstance(value, (type, types.FunctionType, _CACHED)):
-            if str(value.__module__).partition(".")[0] in self._packages:
+            if self._is_followed(str(value.__module__)):
                 self._pending.append((cast("Any", value), None))
                 self._pending.extend(
                     (one, value) for name in names if isinstance(value, type) for one in _in_class(value, name)
@@ -279,6 +299,8 @@ def _in_class(cls: type, name: str) -> Iterator[Any]:
         value = vars(base).get(name)
         if isinstance(value, property):
             value = value.fget
+        elif isinstance(value, functools.cached_property):
+            value = cast("Any", value).func
         elif isinstance(value, (classmethod, staticmethod)):
             value = cast("Any", value).__func__
         if value is not None:

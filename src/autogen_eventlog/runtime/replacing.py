@@ -6,10 +6,20 @@ import copy
 import functools
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from autogen_eventlog.runtime.reach import HELD, LIMIT, NEITHER, attributes, items, own_dict, parts, slots_of, sort_of
+from autogen_eventlog.runtime.reach import (
+    HELD,
+    LIMIT,
+    NEITHER,
+    attributes,
+    named_parts,
+    own_dict,
+    parts,
+    slots_of,
+    sort_of,
+)
 
 
 def held_on(agent: Any, targets: Mapping[int, Any], own: tuple[type, ...] = ()) -> dict[str, Any]:
@@ -24,7 +34,7 @@ def held_on(agent: Any, targets: Mapping[int, Any], own: tuple[type, ...] = ()) 
     pending: deque[tuple[str, Any]] = deque([("self", agent)])
     while pending and len(seen) <= LIMIT:
         path, holder = pending.popleft()
-        for step, value in _named_parts(holder):
+        for step, value in named_parts(holder):
             if id(value) in seen or sort_of(value, own) in NEITHER:
                 continue
             seen[id(value)] = value
@@ -33,16 +43,6 @@ def held_on(agent: Any, targets: Mapping[int, Any], own: tuple[type, ...] = ()) 
             else:
                 pending.append((path + step, value))
     return found
-
-
-def _named_parts(holder: Any) -> Iterator[tuple[str, Any]]:
-    for name, value in attributes(holder).items():
-        yield f".{name}", value
-    for key, value in items(holder):
-        yield ("[…]" if key is None else f"[{key!r}]" if type(key) in (str, int) else f"[{type(key).__name__}]"), value
-    if isinstance(holder, dict):
-        for key in cast("dict[Any, Any]", holder):
-            yield ".keys()", key
 
 
 def attribute_of(path: str) -> str:

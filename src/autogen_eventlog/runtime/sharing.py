@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import logging
 import types
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from autogen_core import Agent, AgentId, AgentRuntime
 
 from autogen_eventlog.ids import EventIds
 from autogen_eventlog.incarnation.incarnation import Incarnation, current_delivery
+from autogen_eventlog.runtime.elsewhere import own_parts, there_before, told_parts
 from autogen_eventlog.runtime.pristine import Pristine, empty
 from autogen_eventlog.runtime.reach import behind, led_to
 from autogen_eventlog.runtime.replacing import Replacing, attribute_of, held_on
@@ -55,6 +58,11 @@ class SharedObjects:
         """Of all agents that hold nothing but what is in it."""
         self._given: set[AgentId] = set()
         self._outputs: set[str] = set()
+        self._unseen: frozenset[str] = frozenset()
+        """Paths to what the constructor found somewhere, where its code does not say so."""
+        self._borrowed: dict[int, tuple[object, ...]] = {}
+        self._live: dict[AgentId, weakref.ref[Agent]] = {}
+        self._warned: set[str] = set()
         self.any = False
         """Whether an instance was seen that has one the factory has at hand, itself. (Plain containers don't count.)"""
 
@@ -72,8 +80,17 @@ class SharedObjects:
         there = behind(led_to(self._factory, self._made), but=None, own=own).held
         return there | self._pristine[agent_id].known | self._captured
 
+    def before(self) -> list[Any] | None:
+        """All that is there before the first instance of the type is made; None before others. (Takes some 10 ms.)"""
+        return gc.get_objects() if self._made is None else None
+
     def separate(
-        self, agent: Agent, agent_id: AgentId, incarnation: Incarnation, at_hand: dict[int, Any] | None
+        self,
+        agent: Agent,
+        agent_id: AgentId,
+        incarnation: Incarnation,
+        at_hand: dict[int, Any] | None,
+        before: list[Any] | None,
     ) -> frozenset[str]:
         """Give a new instance its own copies, unless it is the first that is to live.
 
@@ -89,7 +106,9 @@ class SharedObjects:
         self._made, own = type(agent), incarnation.effects_own
         if at_hand is None:
             at_hand = behind(led_to(self._factory, self._made), but=agent, own=own).held | self._captured
+            at_hand |= self._found_elsewhere(agent, at_hand, before)
         held = held_on(agent, at_hand, own)
+        self._separate_from_live(agent, agent_id, incarnation, at_hand)
         if agent_id not in self._pristine:
             if not held:
                 return frozenset()
@@ -99,7 +118,11 @@ class SharedObjects:
         queues = _queues(direct)
         self._outputs.update(queues)
         if not incarnation.continues or agent_id in self._given:
-            Replacing(self._pristine[agent_id].again(agent, agent_id, held), own).run(agent)
+            instead = self._pristine[agent_id].again(agent, agent_id, held)
+            Replacing(instead, own).run(agent)
+            self._note_borrowed(agent, [instead.get(id(value)) for value in held.values()])
+        else:
+            self._note_borrowed(agent, held.values())
         if incarnation.continues:
             self._given.add(agent_id)
             _only_when_live(agent, queues, incarnation)
@@ -107,6 +130,56 @@ class SharedObjects:
             of_its_own = {name: vars(agent)[name] for name in queues}
             vars(agent).update(_for_readers(agent, of_its_own, incarnation))
         return frozenset(attribute_of(path) for path in (*held, *self._pristine[agent_id].paths))
+
+    def _found_elsewhere(self, agent: Agent, at_hand: dict[int, Any], before: list[Any] | None) -> dict[int, Any]:
+        """What the constructor found somewhere, where its code does not say so: it was there before the instance was.
+
+        Which it is, is seen of the type's first instance; of others it is taken to be at the same places.
+        """
+        if before is not None:
+            found = there_before(agent, before, at_hand)
+            self._unseen = frozenset(found)
+        else:
+            found = {path: value for path, value in own_parts(agent, at_hand) if path in self._unseen}
+        return {id(value): value for value in found.values()}
+
+    def _separate_from_live(
+        self, agent: Agent, agent_id: AgentId, incarnation: Incarnation, at_hand: dict[int, Any]
+    ) -> None:
+        """The last resort: what an instance has in common with the one that lives, whichever way it came to it.
+
+        What it was before that one lived, nobody knows any more: it is copied as it is now.
+        """
+        live = self._live[agent_id]() if agent_id in self._live else None
+        if incarnation.continues:
+            self._live[agent_id] = weakref.ref(agent)
+        if live is None:
+            return
+        its = {id(value) for _, value in told_parts(live, at_hand)}
+        common = {path: value for path, value in told_parts(agent, at_hand, its) if id(value) in its}
+        if not common:
+            return
+        own = incarnation.effects_own
+        Replacing(Pristine(agent, common, own).again(agent, agent_id, common), own).run(agent)
+        for path in common.keys() - self._warned:
+            self._warned.add(path)
+            logger.warning(
+                "%s: each instance is given the same %s, in a way that can't be seen. Views, proofs of snapshots and restores "
+                "have a copy of it as it is now, and may be wrong. Let the factory give it to the constructor",
+                agent_id,
+                path,
+            )
+
+    def _note_borrowed(self, agent: Agent, held: Iterable[object]) -> None:
+        """A team's participants and conditions hang on it alone, whoever made them."""
+        if not _is_of_team(agent):
+            key = id(agent)
+            self._borrowed[key] = tuple(held)
+            weakref.finalize(agent, self._borrowed.pop, key, None)
+
+    def borrowed(self, agent: Agent) -> tuple[object, ...]:
+        """What an instance holds that others hold too, or the copies that stand in its place."""
+        return self._borrowed.get(id(agent), ())
 
     def _pristine_of(self, agent: Agent, held: dict[str, Any], own: tuple[type, ...]) -> Pristine:
         """One for all agents of the type that hold the same: it is what a new process would give to each."""
@@ -194,9 +267,13 @@ class _OfRunsHere:
         return False
 
 
+def _is_of_team(agent: Agent) -> bool:
+    return any(cls.__module__.startswith(_TEAMS) for cls in type(agent).__mro__)
+
+
 def _for_readers(agent: Agent, queues: dict[str, asyncio.Queue[Any]], incarnation: Incarnation) -> dict[str, Any]:
     """Queues to others, as an agent is to have them."""
-    if not any(cls.__module__.startswith(_TEAMS) for cls in type(agent).__mro__):
+    if not _is_of_team(agent):
         return dict(queues)
     return {name: _OfRunsHere(queue, incarnation) for name, queue in queues.items()}
 

@@ -97,7 +97,8 @@ class JournaledAgent:
         self._refusal: Exception | None = None
         self._thread = threading.get_ident()
         today = partial(in_todays_shape, self._log.codec)
-        self.recovery = Recovery(self._log, agent_id, self._build, self._new_incarnation, today, blueprint.outside)
+        makes = self._build, self._new_incarnation
+        self.recovery = Recovery(self._log, agent_id, *makes, today, blueprint.outside, blueprint.borrowed)
         self._snapshotting = Snapshotting(self._log, self.stream, surroundings.handler.snapshots, self)
 
     # -- AutoGen's protocol ---------------------------------------------------------------------------------------
@@ -453,6 +454,10 @@ class JournaledAgent:
     def outside(self, agent: Agent) -> tuple[object, ...]:
         """What an instance was given and is no part of its state."""
         return self.blueprint.outside(agent)
+
+    def no_snapshots(self, why: str) -> None:
+        """No snapshot can be loaded: the agent is restored by replay alone."""
+        self._snapshotting.give_up(why)
 
     async def shares(self) -> bool:
         """Whether its factory gives each instance the same objects, which others hold too: a fresh one can't replace it."""

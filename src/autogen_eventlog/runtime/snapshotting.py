@@ -67,6 +67,10 @@ class Maker(Protocol):
         """What hangs on an instance and is no part of its state."""
         ...
 
+    def no_snapshots(self, why: str) -> None:
+        """No snapshot of it can be loaded: none is taken any more by itself."""
+        ...
+
 
 class Snapshotting:
     """Knows when one agent's next snapshot is due, and takes it."""

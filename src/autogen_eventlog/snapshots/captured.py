@@ -27,7 +27,13 @@ def facts_of(state: CapturedState) -> dict[str, str]:
     return {DIGEST: state.digest, SUM: sha256(state.data).hexdigest()}
 
 
-def put(snapshot: Snapshot, agent: Agent, codec: Codec, outside: Collection[object]) -> None:
+def put(
+    snapshot: Snapshot,
+    agent: Agent,
+    codec: Codec,
+    outside: Collection[object],
+    borrowed: Collection[object],
+) -> None:
     """Give a fresh instance a snapshot's state.
 
     Raises:
@@ -38,7 +44,8 @@ def put(snapshot: Snapshot, agent: Agent, codec: Codec, outside: Collection[obje
     if recorded != found:
         where = f"snapshot of stream {snapshot.stream!r} at version {snapshot.version}"
         raise PayloadCorrupt(where, f"its sum is {found}, and {recorded} was recorded")
-    load(snapshot.payload, into=agent, codec=codec, outside=outside, other_code=_is_of_other_code(snapshot, agent))
+    other_code = _is_of_other_code(snapshot, agent)
+    load(snapshot.payload, into=agent, codec=codec, outside=outside, borrowed=borrowed, other_code=other_code)
 
 
 def _is_of_other_code(snapshot: Snapshot, agent: Agent) -> bool:

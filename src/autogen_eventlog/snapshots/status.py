@@ -23,16 +23,23 @@ def usable(snapshot: Snapshot) -> bool:
     return snapshot.kind in (captured.KIND, cooperative.KIND) and snapshot.status == PROVEN
 
 
-async def put(snapshot: Snapshot, agent: Agent, codec: Codec, outside: Collection[object]) -> None:
+async def put(
+    snapshot: Snapshot,
+    agent: Agent,
+    codec: Codec,
+    outside: Collection[object],
+    borrowed: Collection[object],
+) -> None:
     """Give a fresh instance a snapshot's state, whatever its kind.
 
     Args:
         outside: What hangs on the instance and is no part of its state.
+        borrowed: What hangs on it and others have too.
 
     Raises:
         PayloadCorrupt, TypeNotAllowed, NotLoadable, NotRestorable: It can't be.
     """
     if snapshot.kind == captured.KIND:
-        captured.put(snapshot, agent, codec, outside)
+        captured.put(snapshot, agent, codec, outside, borrowed)
     else:
         await cooperative.put(snapshot, agent, codec)

@@ -19,6 +19,7 @@ from autogen_eventlog.codec.names import type_name
 from autogen_eventlog.codec.upcasting import UPCASTING, NamedStep
 from autogen_eventlog.codec.wire import VERSION, Malformed, ShapeMismatch, Unknown
 from autogen_eventlog.errors import NotLoadable, PayloadCorrupt, ShapeChanged, TypeNotAllowed
+from autogen_eventlog.state.borrowing import equal, reached
 from autogen_eventlog.state.callables import Cell, Function, made
 from autogen_eventlog.state.form import (
     ATTRIBUTES,
@@ -56,6 +57,7 @@ _NOTHING: Final = "list"
 _RENAMED: Final = (
     "Say what became of it with an upcaster for the class (autogen_eventlog.upcaster); one that changes nothing will do"
 )
+_NOT_SHARED: Final = "Let the constructor copy it, and it can be restored from snapshots; replay restores it as it is"
 _FACTORY: Final = "Make the instance by the factory that made the one whose state it is"
 
 
@@ -66,6 +68,7 @@ def load(
     codec: Codec,
     outside: Collection[object] = (),
     wiring: tuple[type, ...] = (),
+    borrowed: Collection[object] = (),
     other_code: bool = False,
 ) -> None:
     """Give a fresh instance a captured state. Either all of it is set, or nothing.
@@ -74,6 +77,8 @@ def load(
         into: made by the same factory as the agent whose state it is, and not used yet.
         outside: what is wiring in the fresh instance, as given to `capture`.
         wiring: as given to `capture`.
+        borrowed: what hangs on the fresh instance and others have too. It is not changed: a state that has other content
+            in its place can't be loaded.
         other_code: it was captured under other code. Attributes that today's constructor sets, and that the state knows
             nothing of, then stay as they are.
 
@@ -81,11 +86,11 @@ def load(
         PayloadCorrupt: the bytes are not a captured state.
         ShapeChanged: no upcasters lead from the shape of a class then to its shape now.
         TypeNotAllowed: it names a class or function that neither the fresh instance nor the agent's code shows.
-        NotLoadable: the instance lacks wiring that the agent had, or is of another class.
+        NotLoadable: the instance lacks wiring that the agent had, is of another class, or has borrowed what is other now.
     """
     where = f"state of {type_name(type(into))}"
     with undisturbed():
-        _Loading(parsed(data, where), into, codec, outside, wiring, other_code).run(where)
+        _Loading(parsed(data, where), into, codec, outside, wiring, other_code).run(where, borrowed)
 
 
 class _Loading:
@@ -123,11 +128,12 @@ class _Loading:
         self._done: set[int] = set()
         self._at = 0
 
-    def run(self, where: str) -> None:
+    def run(self, where: str, borrowed: Collection[object]) -> None:
         try:
             self._bring_up_to_date()
             self._check_class()
             self._matched = match(self._entries, self._root, self._walk.entries, 0)
+            self._check_borrowed(borrowed)
             self._decode()
             self._shells()
             self._set(list(self._order()))
@@ -183,6 +189,22 @@ class _Loading:
         stored, found = self._entries[self._root][TAG], type_name(type(self._fresh))
         if stored != found:
             raise NotLoadable(found, "self", f"an agent of class {stored!r}", f"one of {found!r}", _FACTORY)
+
+    def _check_borrowed(self, borrowed: Collection[object]) -> None:
+        """That nothing is put into what others have too: what they have put there is in it, or it is the module's.
+
+        Raises:
+            NotLoadable: the state has other content there. Whether the agent had changed it or had one of its own by
+                then, only replay can tell.
+        """
+        theirs = reached(self._walk, borrowed)
+        same: dict[int, int] = {}
+        for self._at, other in self._matched.items():  # noqa: B020
+            if other in theirs and not equal(self._entries, self._at, self._walk.entries, other, same):
+                found = "another, in an object that the constructor shares with others"
+                raise NotLoadable(
+                    type_name(type(self._fresh)), self._path(), "its content as captured", found, _NOT_SHARED
+                )
 
     # -- checking -------------------------------------------------------------------------------------------------
 
