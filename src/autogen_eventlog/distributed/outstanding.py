@@ -53,6 +53,8 @@ class Sent:
     """Of a call. None: a publication, which has none."""
     acknowledged: bool = False
     """A worker said that it has it in hand."""
+    given_up: bool = False
+    """Of a call: nobody waits for the answer any more. As in AutoGen, what was sent arrives."""
     taken: dict[AgentId, list[float]] = field(default_factory=dict[AgentId, list[float]])
     """When workers took it for an agent that did not get it."""
 
@@ -70,6 +72,7 @@ class Outstanding:
     Args:
         reader: Of the log.
         send_again, subscribers, read_answer: What looking after takes.
+        has_arrived: Told of a call that was given up before it had arrived.
         give_up: Told of a message that reached nobody within `patience` seconds, and of whom it did not reach.
     """
 
@@ -77,6 +80,7 @@ class Outstanding:
     send_again: SendAgain
     subscribers: Subscribers
     read_answer: ReadAnswer
+    has_arrived: Callable[[Sent], None]
     give_up: Callable[[Sent, list[AgentId], str], None]
     patience: float
     _sent: dict[UUID, Sent] = field(default_factory=dict[UUID, Sent])
@@ -183,6 +187,10 @@ class Outstanding:
 
     async def _look_after_call(self, sent: Sent, deliveries: list[Progress]) -> None:
         assert sent.answer is not None and sent.recipient is not None
+        if sent.given_up and deliveries:
+            self.done(sent)
+            self.has_arrived(sent)
+            return
         ended = [one for one in deliveries if one.completed]
         if ended:
             reply, error = await self.read_answer(ended[-1])

@@ -79,14 +79,14 @@ class Registrations:
             HostUnavailable: It was away for longer than that.
         """
         client = await self._ask_for(agent_type)
-        await self._kept.begin_anew(agent_type)
         self.types[agent_type] = None  # from here on, each new connection asks for it
-        while self._connection.client_id not in ("", client):  # but one that came meanwhile did not
-            try:
+        try:
+            while self._connection.client_id not in ("", client):  # but one that came meanwhile did not
                 client = await self._ask_for(agent_type)
-            except BaseException:
-                del self.types[agent_type]
-                raise
+            await self._kept.begin_anew(agent_type)
+        except BaseException:
+            del self.types[agent_type]
+            raise
 
     async def add(self, subscription: Subscription) -> None:
         """Subscribe at the host, then here.
@@ -176,7 +176,7 @@ class Registrations:
         client = self._connection.client_id
         letting_go = asyncio.create_task(self._let_go_of(agent_type))
         try:
-            while self._connection.client_id == client:
+            while self._connection.client_id == client and agent_type in self.types:
                 try:
                     await self._register(agent_type)
                     logger.warning("agent type %r is this worker's again", agent_type)

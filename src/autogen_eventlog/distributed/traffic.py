@@ -100,6 +100,7 @@ class Traffic:
             self._send_again,
             self._subscribers,
             self._answer_in_log,
+            self._arrived_in_vain,
             self._gave_up,
             self._patience,
         )
@@ -256,11 +257,13 @@ class Traffic:
                     self.outstanding.look_now()
             reply = await answer
         except asyncio.CancelledError:
-            self._saying.add(self._spawn(self._say_given_up(origin, recipient)))
+            sent.given_up = True
+            self._arrived_in_vain(sent)
             raise
         finally:
             self._calls.pop(request_id, None)
-            self.outstanding.done(sent)
+            if not sent.given_up:
+                self.outstanding.done(sent)
         return await self._screening.answer(reply, recipient, sender)
 
     async def publication(
@@ -298,6 +301,11 @@ class Traffic:
             cancellation_token=token,
             message_id=TracedId(origin.message_id, identity),
         )
+
+    def _arrived_in_vain(self, sent: Sent) -> None:
+        """Have its handler told that nobody waits for it."""
+        if sent.recipient is not None:
+            self._saying.add(self._spawn(self._say_given_up(sent.origin, sent.recipient)))
 
     async def _say_given_up(self, origin: Origin, recipient: AgentId) -> None:
         """Until it is in the log: the worker that had the call may be gone, and its handler about to go on elsewhere."""

@@ -105,9 +105,7 @@ class RuntimeFacade(AgentRuntime):
         call = Call(event, recipient, encoded, message, future, CancellationToken())
         if cancellation_token is not None:
             cancellation_token.link_future(future)
-            cancellation_token.add_callback(
-                call.token.cancel
-            )  # at once, as AutoGen's runtime passes the token itself on
+            cancellation_token.add_callback(call.give_up)  # at once, as AutoGen's runtime passes the token itself on
         incarnation.calls[event.id] = call
         if incarnation.live:
             incarnation.let_out(call, ticket)
@@ -116,7 +114,7 @@ class RuntimeFacade(AgentRuntime):
         finally:
             incarnation.calls.pop(event.id, None)
             if future.cancelled():
-                call.token.cancel()
+                call.give_up()
             elif future.done():
                 future.exception()  # an answer that came as the waiting task was cancelled is nobody's error
 

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
-from autogen_core import Agent, AgentId, CancellationToken, MessageContext, TopicId
+from autogen_core import Agent, AgentId, CancellationToken, MessageContext, MessageHandlerContext, TopicId
 
 from autogen_eventlog.codec import Codec, Encoded
 from autogen_eventlog.errors import EventLogError, EventTooLarge, InstanceEnded, LogClosed, NotEncodable
@@ -390,7 +390,9 @@ class Incarnation:
         try:
             if delivery.cancelled_early:
                 raise asyncio.CancelledError
-            reply = await run()
+            # Whoever brings the message, a worker, a redelivery, a replay: the handler finds its agent's id.
+            with MessageHandlerContext.populate_context(self.id):
+                reply = await run()
         except (KeyboardInterrupt, SystemExit):
             self.session.abandon()  # the program ends here: the log stays as at a kill, and who waits is told
             raise

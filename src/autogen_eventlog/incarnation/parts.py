@@ -14,6 +14,7 @@ from autogen_core import AgentId, CancellationToken, TopicId
 
 from autogen_eventlog.codec import Encoded
 from autogen_eventlog.events import EventData, Outcome
+from autogen_eventlog.replay.loop import outside_context
 
 if TYPE_CHECKING:
     from autogen_eventlog.incarnation.incarnation import Incarnation
@@ -137,6 +138,10 @@ class Call:
     """Asked before, by an incarnation that is no more."""
     arrived: asyncio.Event | None = None
     """Of one that is asked again: set once the message has arrived, or can't."""
+
+    def give_up(self) -> None:
+        """Tell the world that nobody waits any more. What the world makes of it is not the agent's doing."""
+        outside_context().run(self.token.cancel)
 
 
 @dataclass(slots=True, eq=False)
