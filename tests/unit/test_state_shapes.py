@@ -128,14 +128,15 @@ def test_a_renamed_attribute_of_what_a_handler_made_is_not_taken_for_a_new_one(t
         reloaded(then, then.replace("qty", "count") + more, make)
 
 
+def called_otherwise(fields: dict[str, Any]) -> None:
+    fields["count"] = fields.pop("qty")
+
+
 @pytest.mark.parametrize(
     ("then", "make"),
     [*((source, MADE) for source in (DATACLASS, FROZEN, SLOTTED, PLAIN, BY_HELPER, SLOTS)), (MODEL, MADE_MODEL)],
 )
 def test_an_upcaster_says_what_became_of_it(then: str, make: str) -> None:
-    def called_otherwise(fields: dict[str, Any]) -> None:
-        fields["count"] = fields.pop("qty")
-
     register = partial(upcaster(f"{NAME}:Thing", version=1), called_otherwise)
     assert reloaded(then, then.replace("qty", "count"), make, register).count == 5
 
@@ -168,6 +169,33 @@ def test_an_attribute_that_is_new_has_its_default(then: str, now: str, make: str
 )
 def test_an_attribute_that_is_gone_asks_for_nothing(then: str, now: str, make: str) -> None:
     assert reloaded(then, now, make).name == "a"
+
+
+INHERITED = (
+    PLAIN.replace("class Thing", "class First")
+    + """
+    class Thing(First):
+        pass
+"""
+)
+OF_GENERIC = """
+    from typing import Generic, TypeVar
+
+    T = TypeVar("T")
+
+    class First(BaseModel, Generic[T]):
+        name: T
+        qty: int = 0
+
+    class Thing(First[str]):
+        pass
+"""
+
+
+@pytest.mark.parametrize(("then", "make"), [(INHERITED, MADE), (OF_GENERIC, MADE_MODEL)])
+def test_an_upcaster_of_a_base_class_reaches_what_no_codec_knows(then: str, make: str) -> None:
+    register = partial(upcaster(f"{NAME}:First", version=1), called_otherwise)
+    assert reloaded(then, then.replace("qty", "count"), make, register).count == 5
 
 
 WITH_CACHE = """

@@ -136,8 +136,8 @@ def _loads(instruction: dis.Instruction, first: str) -> bool:
     """Whether an instruction leaves an argument on top; some load two at once."""
     if "LOAD_FAST" not in instruction.opname and instruction.opname != "LOAD_DEREF":
         return False
-    value: Any = instruction.argval
-    return (value[-1] if isinstance(value, tuple) else value) == first
+    loaded = cast("str | tuple[str, ...]", instruction.argval)
+    return first == (loaded[-1] if isinstance(loaded, tuple) else loaded)
 
 
 def _codes(members: Iterable[Any]) -> Iterator[tuple[types.CodeType, str]]:

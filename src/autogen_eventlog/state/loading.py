@@ -180,7 +180,7 @@ class _Loading:
 
     def _class(self, name: str) -> type | None:
         own = type(self._fresh)
-        return own if type_name(own) == name else self._find(name)
+        return own if type_name(own) == name else self._find(name) or self._shown.made(name)
 
     def _check_class(self) -> None:
         stored, found = self._entries[self._root][TAG], type_name(type(self._fresh))
