@@ -120,8 +120,10 @@ class Recovery:
         *,
         stream: str | None = None,
         continues: bool,
+        below: int | None = None,
         prepare: Callable[[Incarnation], None] = lambda _: None,
         on_progress: Progress | None = None,
+        pace: Callable[[], Awaitable[None]] | None = None,
     ) -> Recovered:
         """An instance with the past of `version` of `stream` (by default the agent's own).
 
@@ -129,7 +131,9 @@ class Recovery:
 
         Args:
             continues: Whether the instance goes on where the journal ends; otherwise it stands still there.
+            below: Snapshots up to this version are used; None: up to `version`.
             prepare: Called before replay, with the incarnation (to connect it, should it go live by itself).
+            pace: Awaited now and then, by whom has time (`follow`).
 
         Raises:
             Divergence: The code does something else than the log says.
@@ -137,11 +141,13 @@ class Recovery:
             TypeNotAllowed, PayloadCorrupt: An event can't be decoded here.
         """
         past = await self.past(version, stream=stream)
-        below = version
+        below = version if below is None else below
         while True:
             snapshot = await self.snapshot(past, below)
             try:
-                return await self.along(past, snapshot, continues=continues, prepare=prepare, on_progress=on_progress)
+                return await self.along(
+                    past, snapshot, continues=continues, prepare=prepare, on_progress=on_progress, pace=pace
+                )
             except (Divergence, NotLoadable, NotRestorable, TypeNotAllowed, PayloadCorrupt) as error:
                 if snapshot is None:
                     raise
@@ -168,10 +174,9 @@ class Recovery:
         Exactly, by ticks; where other code or another Python recorded it and ticks differ, by order if that settles it.
 
         Args:
-            continues, prepare: As for `to`.
+            continues, prepare, pace: As for `to`.
             differing: Takes outputs of which only the content is another than recorded. Replay then goes past them with
                 what was recorded, so that what differs later is found too. None: the first one ends it.
-            pace: Awaited now and then, by whom has time (`follow`).
 
         Raises:
             What `to` raises.

@@ -330,6 +330,7 @@ async def test_an_attribute_that_was_renamed_is_not_taken_for_a_new_one(
     async with keeping(dsn, source, "Keeper") as (runtime, module):
         assert await runtime.send_message(module.Put(4), KEEPER) == 10
     assert "_sum of class 'shop:Keeper' is stored" in caplog.text and "upcaster" in caplog.text
+    assert "_total is not" in caplog.text and "_handlers" not in caplog.text
     caplog.clear()
 
     @upcaster("shop:Keeper", version=1)
@@ -339,6 +340,89 @@ async def test_an_attribute_that_was_renamed_is_not_taken_for_a_new_one(
     async with keeping(dsn, source, "Keeper") as (runtime, module):
         assert await runtime.send_message(module.Put(5), KEEPER) == 15
     assert "trying without" not in caplog.text
+
+
+async def test_snapshots_are_proven_again_once_older_ones_no_longer_lead_here(dsn: str) -> None:
+    """The shadow takes the way that recovery takes: past what it can't load, here from the beginning."""
+    await keep(dsn)
+    source = OLD_KEEPER.replace("_sum", "_total")
+    async with keeping(dsn, source, "Keeper") as (runtime, module):
+        assert await runtime.send_message(module.Put(4), KEEPER) == 10
+        report = await runtime.snapshot(KEEPER)
+        assert report.proven, report.differing
+        assert await runtime.send_message(module.Put(5), KEEPER) == 15
+        assert (await runtime.snapshot(KEEPER)).proven
+
+
+async def test_a_snapshot_is_made_by_replay_where_older_ones_no_longer_lead_here(dsn: str) -> None:
+    await keep(dsn)
+    async with keeping(dsn, OLD_KEEPER, "Keeper") as (runtime, module):
+        await runtime.send_message(module.Put(4), KEEPER)
+    async with keeping(dsn, OLD_KEEPER.replace("_sum", "_total"), "Keeper") as (runtime, _):
+        report = await runtime.recorded_agents.snapshot_from_log(KEEPER)
+        assert report.proven, report.differing
+
+
+async def test_an_attribute_that_is_gone_is_no_reason_to_replay(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    source = OLD_KEEPER.replace("self._sum = 0", "self._sum = 0\n            self._unused = 1")
+    async with keeping(dsn, source, "Keeper") as (runtime, module):
+        await runtime.send_message(module.Put(1), KEEPER)
+        assert (await runtime.snapshot(KEEPER)).proven
+    async with keeping(dsn, OLD_KEEPER, "Keeper") as (runtime, module):
+        assert await runtime.send_message(module.Put(2), KEEPER) == 3
+    assert "trying without" not in caplog.text
+
+
+async def test_an_agents_own_default_that_was_renamed_is_not_taken_for_a_new_one(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The class has it, and only handlers set it."""
+    source = OLD_KEEPER.replace("def __init__", "_sum = 0\n\n        def __init__").replace(
+        "            self._sum = 0\n", "", 1
+    )
+    async with keeping(dsn, source, "Keeper") as (runtime, module):
+        await runtime.send_message(module.Put(1), KEEPER)
+        assert (await runtime.snapshot(KEEPER)).proven
+    async with keeping(dsn, source.replace("_sum", "_total"), "Keeper") as (runtime, module):
+        assert await runtime.send_message(module.Put(2), KEEPER) == 3
+    assert "_sum of class 'shop:Keeper' is stored" in caplog.text and "_total is not" in caplog.text
+
+
+LISTED = """
+    from dataclasses import dataclass
+    from autogen_core import MessageContext, RoutedAgent, rpc
+
+    @dataclass
+    class Put:
+        number: int
+
+    @dataclass
+    class Item:
+        qty: int = 0
+
+    class Keeper(RoutedAgent):
+        def __init__(self):
+            super().__init__("keeps")
+            self.items = []
+
+        @rpc
+        async def on_put(self, message: Put, ctx: MessageContext) -> int:
+            self.items.append(Item(message.number))
+            return sum(item.qty for item in self.items)
+"""
+
+
+async def test_a_field_that_was_renamed_of_what_a_handler_made_leads_to_replay(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with keeping(dsn, LISTED, "Keeper") as (runtime, module):
+        await runtime.send_message(module.Put(5), KEEPER)
+        assert (await runtime.snapshot(KEEPER)).proven
+    async with keeping(dsn, LISTED.replace("qty", "count"), "Keeper") as (runtime, module):
+        assert await runtime.send_message(module.Put(7), KEEPER) == 12
+        report = await runtime.snapshot(KEEPER)
+        assert report.proven, report.differing
+    assert "qty of class 'shop:Item' is stored" in caplog.text and "trying without" in caplog.text
 
 
 HELPED = """

@@ -556,6 +556,38 @@ def test_old_snapshots_become_ever_fewer() -> None:
     assert len(distances) >= 10
 
 
+class Asking(RoutedAgent):
+    """Keeps the tasks that it has started."""
+
+    def __init__(self) -> None:
+        super().__init__("asks")
+        self.tasks: list[asyncio.Task[int]] = []
+
+    async def ask(self, value: int) -> int:
+        await asyncio.sleep(0)
+        return value
+
+    @rpc
+    async def on_put(self, message: Put, ctx: MessageContext) -> Sum:
+        self.tasks.append(asyncio.create_task(self.ask(message.value), name=f"ask {message.value}"))
+        return Sum(sum([await task for task in self.tasks]))
+
+
+async def test_an_agent_that_keeps_tasks_that_are_done_is_recovered_from_a_snapshot(dsn: str) -> None:
+    async with running(dsn, Asking, policy=None) as runtime:
+        await put(runtime, 1, 2)
+        report = await runtime.snapshot(ONE)
+        assert report.proven, report.differing
+    async with running(dsn, Asking, policy=None) as runtime:
+        restored = await runtime.restore(ONE, version=report.version)
+        assert restored.snapshot_version == report.version
+        assert await runtime.send_message(Put(4), ONE) == Sum(7)
+        agent: Any = await runtime.try_get_underlying_agent_instance(ONE)
+        assert [task.get_name() for task in agent.tasks] == ["ask 1", "ask 2", "ask 4"]
+        report = await runtime.snapshot(ONE)
+        assert report.proven, report.differing
+
+
 # -- what can't be right is refused -------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ from PIL.Image import new
 from pydantic import SecretStr, ValidationError
 
 from autogen_eventlog.codec import Codec
-from autogen_eventlog.errors import PayloadCorrupt
+from autogen_eventlog.errors import NotCapturable, PayloadCorrupt
 from autogen_eventlog.state import capture, load
 from autogen_eventlog.testing.equality import difference
 from tests.unit.state_agents import (
@@ -343,6 +343,20 @@ def test_callables_of_data_can_be_called() -> None:
     assert arguments == [1]
 
 
+def test_a_call_of_a_method_keeps_its_arguments() -> None:
+    method = operator.methodcaller
+    calls = [method("format", 1, x=2), method("append", {"x": 1}), method("get", {"x": 1}, 3), method("sort", key=int)]
+    copies = loaded(calls)
+    assert [one.__reduce__()[1] for one in copies] == [one.__reduce__()[1] for one in calls]
+    assert copies[0]("{} {x}") == "1 2"
+    kept: list[Any] = []
+    copies[1](kept)
+    assert kept == [{"x": 1}]
+    kept = ["10", "9"]
+    copies[3](kept)
+    assert kept == ["9", "10"]
+
+
 def test_views_of_what_is_held_show_it() -> None:
     inner, content = {"a": 1}, bytearray(b"abc")
     proxy, table, view, buffer = loaded([types.MappingProxyType(inner), inner, memoryview(content), content])
@@ -517,6 +531,34 @@ def test_numpys_order_in_memory_is_kept() -> None:
         assert type(copy) is type(value)
         assert copy.tolist() == value.tolist()
         assert (copy.strides, copy.ravel("K").tolist()) == (value.strides, value.ravel("K").tolist())
+
+
+def test_numpys_arrays_own_their_memory_afterwards() -> None:
+    numpy = pytest.importorskip("numpy")
+    cube = numpy.arange(24).reshape(2, 3, 4)
+    values = [numpy.arange(3), numpy.asfortranarray(cube), cube.transpose(1, 0, 2).copy(order="K"), numpy.zeros(())]
+    copies = loaded(values)
+    assert [copy.flags.owndata for copy in copies] == [value.flags.owndata for value in values] == [True] * 4
+    copies[0].resize(4, refcheck=False)
+    assert copies[0].tolist() == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("seed", [42, [1, 2], (3, 4)])
+def test_numpys_generators_spawn_the_same_afterwards(seed: Any) -> None:
+    numpy = pytest.importorskip("numpy")
+    generator = numpy.random.default_rng(seed)
+    generator.spawn(2)
+    values = [generator, generator.spawn(1)[0]]
+    for value, copy in zip(values, loaded(values), strict=True):
+        assert [one.random() for one in copy.spawn(2)] == [one.random() for one in value.spawn(2)]
+        assert copy.random() == value.random()
+
+
+def test_a_generator_of_numpys_whose_seed_is_no_number_is_refused() -> None:
+    numpy = pytest.importorskip("numpy")
+    holder = Holder(value=numpy.random.default_rng(numpy.random.SeedSequence((1, [2, 3]))))
+    with pytest.raises(NotCapturable, match="neither a number nor a list of numbers"):
+        capture(holder, Codec())
 
 
 def test_a_view_that_may_not_write_may_not_afterwards() -> None:

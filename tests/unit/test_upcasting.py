@@ -359,6 +359,21 @@ def test_an_upcaster_of_a_generic_model_holds_for_all_that_it_is_parametrised_wi
     assert codec.decode(again) == Price[float](amount=250.0)
 
 
+class PriceOfTwo(Price[float]):
+    pass
+
+
+def test_an_upcaster_of_a_generic_model_holds_for_subclasses_of_what_it_is_parametrised_with() -> None:
+    codec = Codec(TypeRegistry())
+    codec.registry.register(PriceOfTwo)
+    stored = codec.encode(PriceOfTwo(amount=2.5)).data
+    upcaster(Price, version=1)(in_cents)
+    assert codec.decode(stored) == PriceOfTwo.model_construct(amount=250)
+    again = codec.encode(PriceOfTwo(amount=250.0)).data
+    assert json.loads(again)["$v"] == 2
+    assert codec.decode(again) == PriceOfTwo(amount=250.0)
+
+
 @dataclass
 class Fee:
     amount: float
@@ -388,6 +403,16 @@ def test_an_upcaster_of_a_base_class_holds_for_subclasses_that_have_none_of_thei
     assert codec.decode(toll) == Toll(2.5, "A1")
     assert json.loads(codec.encode(Tax(3)).data)["$v"] == 2
     assert codec.decode(codec.encode(Tax(3)).data) == Tax(3)
+
+
+def test_an_upcaster_for_an_old_name_holds_for_subclasses_and_for_what_was_stored_under_the_new_one() -> None:
+    codec = Codec(TypeRegistry())
+    codec.registry.register(Fee, Tax)
+    tax, fee = codec.encode(Tax(2.5)).data, codec.encode(Fee(2.5)).data
+    renamed("shop:Charge", Fee)
+    upcaster("shop:Charge", version=1)(in_cents)
+    assert codec.decode(tax) == Tax(250)
+    assert codec.decode(fee) == Fee(250)
 
 
 def test_what_was_set_of_a_model_goes_along_with_what_an_upcaster_makes_of_it() -> None:

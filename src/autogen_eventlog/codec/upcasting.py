@@ -126,26 +126,25 @@ class Upcasting:
         return version
 
     def _version_of(self, cls: type) -> int:
-        found = [versions for base in cls.__mro__ if (versions := self._own_versions(base))]
-        registered = found[0] if found else []
         methods = [int(found[2]) - 1 for found in map(_METHOD.match, dir(cls)) if found is not None]
-        return max([_declared(cls), *(version + 1 for version in (*registered, *methods))])
+        return max([_declared(cls), *(version + 1 for version in (*self._steps_of(cls), *methods))])
 
-    def _own_versions(self, cls: type) -> list[int]:
-        """The versions for which upcasters are registered for the class itself, or for what it parametrises."""
+    def _steps_of(self, cls: type) -> dict[int, Step]:
+        """The upcasters of a class by version: its own, or those of the nearest base class that has any."""
+        found = (self._own_steps(base) for base in cls.__mro__)
+        return next((steps for steps in found if steps), dict[int, Step]())
+
+    def _own_steps(self, cls: type) -> dict[int, Step]:
+        """Those that are registered for the class itself, for what it parametrises, or for an old name of these."""
         if not self._steps:
-            return []
+            return {}
         name = type_name(cls)
-        today = {name, _origin(name)}
-        names = {*today, *(old for old in self._renamed if self.today(old) in today)}
-        return [version for stored, version in self._steps if stored in names]
-
-    def _inherited(self, cls: type | None, version: int) -> Step | None:
-        """The upcaster of the nearest base class that has any, for a class that has none itself."""
-        if cls is None or self._own_versions(cls):
-            return None
-        base = next((base for base in cls.__mro__[1:] if self._own_versions(base)), None)
-        return None if base is None else self._steps.get((type_name(base), version))
+        today = (name, _origin(name))
+        old = (old for old in self._renamed if self.today(old) in today)
+        names = list(dict.fromkeys((*today, *old)))
+        found = [(version, stored) for stored, version in self._steps if stored in names]
+        nearest = sorted(found, key=lambda one: names.index(one[1]), reverse=True)
+        return {version: self._steps[stored, version] for version, stored in nearest}
 
     @property
     def empty(self) -> bool:
@@ -199,7 +198,7 @@ class Upcasting:
                 continue
             cls = None if step is not None else find(name)
             if step is None and cls is not None and version < self.version_of(cls):
-                step = self._inherited(cls, version) or _method(cls, version)
+                step = self._steps_of(cls).get(version) or _method(cls, version)
                 if step is None:
                     found = f"a {name!r} of version {version} is stored; today's is version {self.version_of(cls)}"
                     raise ShapeMismatch(f"{found}, and no upcaster leads there", _REMEDY)

@@ -98,6 +98,9 @@ class AgentTask(asyncio.Task[Any]):
     have the same order in replay.
     """
 
+    __slots__ = ("_number", "_session", "first_step")
+    """No attributes of its own beside those that an agent may give it, which its state would lack."""
+
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, Any],

@@ -122,15 +122,14 @@ class Prover:
         Raises:
             AgentBusy: A handler is in the middle of its work there.
             NotCapturable: The agent holds something that is neither data nor wiring.
-            What `Recovery.along` raises.
+            What `Recovery.to` raises.
         """
-        past = await agent.recovery.past(head.version)
-        found = (await agent.recovery.along(past, await agent.recovery.snapshot(past, head.version))).incarnation
+        found = (await agent.recovery.to(head.version, continues=False)).incarnation
         running = len(found.deliveries) + len(found.calls) + len(found.effects)
         if running or found.agent is None:
             raise AgentBusy(head.stream, running, 0.0)
         state = capture(found.agent, self._log.codec, outside=agent.outside(found.agent))
-        last = await past.last_activation()
+        last = await (await agent.recovery.past(head.version)).last_activation()
         snapshot = Snapshot(
             stream=head.stream,
             version=head.version,
@@ -193,9 +192,9 @@ class Prover:
         )
 
     async def _shadow(self, agent: Maker, snapshot: Snapshot, pace: Callable[[], Awaitable[None]] | None) -> Recovered:
-        past = await agent.recovery.past(snapshot.version)
-        before = await agent.recovery.snapshot(past, snapshot.version - 1)
-        return await agent.recovery.along(past, before, pace=pace)
+        """The agent as recovery would bring it there without this snapshot."""
+        version = snapshot.version
+        return await agent.recovery.to(version, below=version - 1, continues=False, pace=pace)
 
     def _against_shadow(self, agent: Maker, snapshot: Snapshot, shadow: Recovered) -> list[str]:
         assert shadow.incarnation.agent is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from operator import index
 from typing import Any, cast
 
 from autogen_eventlog.codec.primitives import decode_base64, encode_bytes
@@ -88,9 +89,9 @@ class Array(Kind):
         numpy: Any = sys.modules["numpy"]
         described, shape, order, writeable, content = data
         axes = _axes_of(order, len(shape))
-        instance = numpy.empty([shape[axis] for axis in axes], _type(described))
-        instance[...] = numpy.frombuffer(decode_base64({"v": content}), instance.dtype).reshape(instance.shape)
-        instance = instance.transpose([axes.index(axis) for axis in range(len(axes))])
+        values = numpy.frombuffer(decode_base64({"v": content}), _type(described))
+        values = values.reshape([shape[axis] for axis in axes]).transpose(numpy.argsort(axes))
+        instance = values.copy(order=order if isinstance(order, str) else "K")  # its memory is its own, as for `resize`
         instance.flags.writeable = writeable
         return instance
 
@@ -165,7 +166,7 @@ class DataType(Kind):
 
 
 class Generator(Kind):
-    """`numpy.random.Generator`, where it stands in its sequence."""
+    """`numpy.random.Generator`, where it stands in its sequence, and what it spawns others from."""
 
     in_place = False
 
@@ -173,19 +174,41 @@ class Generator(Kind):
         state = value.bit_generator.state
         if state["bit_generator"] not in _BIT_GENERATORS:
             raise NotState(f"its bit generator {state['bit_generator']} is not known here")
-        return Parts(data=state)
+        return Parts(data={**state, _SEED: _taken(value.bit_generator.seed_seq)})
 
     def empty(self, data: Any) -> Any:
         numpy: Any = sys.modules["numpy"]
-        if data["bit_generator"] not in _BIT_GENERATORS:
+        state = dict(data)
+        seed = state.pop(_SEED, None)
+        if state["bit_generator"] not in _BIT_GENERATORS:
             raise Malformed("its bit generator is not known here")
-        bits = getattr(numpy.random, data["bit_generator"])()
-        bits.state = data
+        if seed is None:
+            raise Malformed("it was stored without what it spawns others from")
+        bits = getattr(numpy.random, state["bit_generator"])(numpy.random.SeedSequence(**seed))
+        bits.state = state
         return numpy.random.Generator(bits)
 
     def fill(self, instance: Any, parts: Parts) -> None:
         return
 
 
+def _taken(seed: Any) -> dict[str, Any]:
+    """A sequence of seeds, as the arguments that make it."""
+    numpy: Any = sys.modules["numpy"]
+    if type(seed) is not numpy.random.SeedSequence:
+        raise NotState(f"it was made from a {type(seed).__name__}, which is not known here")
+    state = seed.state
+    try:
+        numbers, keys = _numbers(state["entropy"]), _numbers(state["spawn_key"])
+    except TypeError:
+        raise NotState("it was made from a seed that is neither a number nor a list of numbers") from None
+    return {**state, "entropy": numbers, "spawn_key": keys}
+
+
+def _numbers(seed: Any) -> int | list[int]:
+    return [index(number) for number in cast("list[Any]", seed)] if isinstance(seed, (list, tuple)) else index(seed)
+
+
+_SEED = "seed_seq"
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM")
 """Those whose state is no more than numbers."""

@@ -21,6 +21,7 @@ from autogen_eventlog.codec.wire import VERSION, Malformed, ShapeMismatch, Unkno
 from autogen_eventlog.errors import NotLoadable, PayloadCorrupt, ShapeChanged, TypeNotAllowed
 from autogen_eventlog.state.borrowing import equal, reached
 from autogen_eventlog.state.callables import Cell, Function, made
+from autogen_eventlog.state.declared import Declared, declared
 from autogen_eventlog.state.form import (
     ATTRIBUTES,
     DATA,
@@ -58,6 +59,7 @@ _RENAMED: Final = (
     "Say what became of it with an upcaster for the class (autogen_eventlog.upcaster); one that changes nothing will do"
 )
 _NOT_SHARED: Final = "Let the constructor copy it, and it can be restored from snapshots; replay restores it as it is"
+_GIVEN: Final = "Give it with an upcaster for the class (autogen_eventlog.upcaster), or give it a default"
 _FACTORY: Final = "Make the instance by the factory that made the one whose state it is"
 
 
@@ -123,6 +125,7 @@ class _Loading:
         self._built: list[Any] = [None] * len(stored.entries)
         self._named: dict[str, Kind] = {}
         self._in_place: set[int] = set()
+        self._declared: dict[type, Declared] = {}
         self._hashing: dict[int, bool] = {}
         """Of values: whether something that has an identity lies in them, whose hash may follow what it holds."""
         self._done: set[int] = set()
@@ -183,7 +186,7 @@ class _Loading:
 
     def _class(self, name: str) -> type | None:
         own = type(self._fresh)
-        return own if type_name(own) == name else self._find(name)
+        return own if type_name(own) == name else self._find(name) or self._shown.made(name)
 
     def _check_class(self) -> None:
         stored, found = self._entries[self._root][TAG], type_name(type(self._fresh))
@@ -398,8 +401,9 @@ class _Loading:
             attributes = step.fields(attributes)
         if self._other_code and isinstance(kind, Plain):
             since = self._since_then(kind, attributes)
-            if since and not steps:
+            if not steps:
                 self._refuse_renamed(kind, attributes, since)
+            self._refuse_incomplete(kind, {**since, **attributes})
             attributes = {**since, **attributes}
         return replace(parts, attributes=attributes) if attributes or parts.attributes is not None else parts
 
@@ -417,16 +421,37 @@ class _Loading:
         Raises:
             ShapeMismatch: It may, and no upcaster says what became of it.
         """
-        if self._at not in self._in_place:
-            return
-        made = kind.take(self._built[self._at].value).attributes or {}
-        gone = sorted(name for name in attributes if name not in made)
-        if gone:
+        gone, new = self._gone_and_new(kind, attributes, since.keys() - {_HANDLERS})
+        if gone and new:
             problem = (
-                f"{', '.join(gone)} of class {kind.name!r} is stored, which its constructor does not set, and "
-                f"{', '.join(sorted(since))} is not, which it sets"
+                f"{', '.join(sorted(gone))} of class {kind.name!r} is stored, which it does not set today, and "
+                f"{', '.join(sorted(new))} is not, which it does"
             )
             raise ShapeMismatch(problem, _RENAMED)
+
+    def _gone_and_new(self, kind: Plain, attributes: dict[str, Any], since: set[str]) -> tuple[set[str], set[str]]:
+        """Names that are stored and nothing sets any more, and names that are set today and not stored."""
+        names = attributes.keys()
+        today = self._declared_by(kind.cls)
+        if self._at not in self._in_place:
+            return _own(names - today.shown), today.names - names
+        unset = names - (kind.take(self._built[self._at].value).attributes or {}).keys()
+        if since:
+            return unset, since
+        return _own(unset - today.shown), (today.names & today.stored) - names - {_HANDLERS}
+
+    def _refuse_incomplete(self, kind: Plain, attributes: dict[str, Any]) -> None:
+        """A field that has no plain default, and that no upcaster has given, would not be there at all."""
+        lacking = self._declared_by(kind.cls).needed - attributes.keys()
+        if lacking:
+            problem = f"{', '.join(sorted(lacking))} of class {kind.name!r} is not stored, and has no plain default"
+            raise ShapeMismatch(problem, _GIVEN)
+
+    def _declared_by(self, cls: type) -> Declared:
+        found = self._declared.get(cls)
+        if found is None:
+            self._declared[cls] = found = declared(cls)
+        return found
 
     def _hashed(self, number: int) -> set[int]:
         entry = self._entries[number]
@@ -468,6 +493,11 @@ class _Box:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+def _own(names: set[str]) -> set[str]:
+    """Without those that Python and libraries give to objects of any class."""
+    return {name for name in names if not name.startswith("__")}
 
 
 def _is(left: object, right: object) -> bool:

@@ -258,18 +258,21 @@ class Getter(Kind):
     shared = False
 
     def take(self, value: Any) -> Parts:
-        reduced = value.__reduce__()
-        if isinstance(reduced[0], functools.partial):
-            maker = cast("functools.partial[Any]", reduced[0])
-            return Parts(items=[*maker.args, maker.keywords, *reduced[1]])
-        return Parts(items=list(reduced[1]))
+        maker, arguments = value.__reduce__()
+        if not isinstance(maker, functools.partial):
+            return Parts(items=list(arguments))
+        named = cast("functools.partial[Any]", maker)
+        return Parts(items=[*named.args, *arguments, *named.keywords.values()], data=list(named.keywords))
 
     def make(self, parts: Parts) -> Any:
-        items = list(parts.items or ())
-        if self.cls is not operator.methodcaller or len(items) < 2 or type(items[1]) is not dict:
+        """The names of keywords are data, so that none of its arguments is taken for them."""
+        items, names = list(parts.items or ()), list(parts.data or ())
+        if not names:
             return self.cls(*items)
-        name, keywords, *arguments = items
-        return operator.methodcaller(name, *arguments, **cast("dict[str, Any]", keywords))
+        if len(names) >= len(items) or self.cls is not operator.methodcaller:
+            raise Malformed("it has more names than arguments")
+        first = len(items) - len(names)
+        return operator.methodcaller(*items[:first], **dict(zip(names, items[first:], strict=True)))
 
 
 class Alias(Kind):
