@@ -11,6 +11,7 @@ from datetime import datetime
 
 _NAMED = 3
 """Fields that differ, at most, in the text of an error."""
+_TROUBLESHOOTING = "docs/how-to/troubleshoot-divergence.md"
 
 
 class EventLogError(Exception):
@@ -237,6 +238,17 @@ class ShapeChanged(PayloadCorrupt):
 # -- replay, restore ----------------------------------------------------------------------------------------------
 
 
+def way_back(version: int | None) -> str:
+    """How to go on with an agent whose past can't be replayed to its end: the last sentence of such an error.
+
+    Args:
+        version: The last that can be; None: not known.
+    """
+    if version is None:
+        return f"See {_TROUBLESHOOTING}"
+    return f"To go on from before it: runtime.restore(agent, version={version}); see {_TROUBLESHOOTING}"
+
+
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
     """One place in which what the code did is not what was recorded."""
@@ -279,12 +291,14 @@ class Divergence(_Fielded):
     """Field by field, where one event stands against another."""
     code: CodeComparison | None = None
     """Whether the code has changed since. None: the log does not say which code recorded it."""
+    before: int | None = None
+    """The version before the delivery, to which the agent can be restored. None: there is none, or it is not known."""
 
     def message(self) -> str:
         delivery = "" if self.delivery is None else f", delivery {self.delivery}"
         return (
             f"stream {self.stream!r}, version {self.version}{delivery}: recorded {self.recorded}, "
-            f"the code produced {self.produced}{self._where()}. Likely cause: {self.likely_cause}"
+            f"the code produced {self.produced}{self._where()}. Likely cause: {self.likely_cause}. {way_back(self.before)}"
         )
 
     def _where(self) -> str:
@@ -355,6 +369,11 @@ class UnrecordedEffect(NotRestorable):
     """The call, with its path, host or command."""
     place: str = ""
     """Where the agent's code makes it: `path:line in function`."""
+    before: int | None = None
+    """The version before the delivery, to which the agent can be restored. None: there is none, or it is not known."""
+
+    def message(self) -> str:
+        return f"{super().message()}. {way_back(self.before)}"
 
 
 @dataclass(eq=False)
