@@ -93,8 +93,8 @@ class Cli:
 
     dsn: str
 
-    def run(self, *arguments: str) -> Any:
-        return CliRunner(env={"EVENTLOG_DSN": self.dsn, "COLUMNS": "250"}).invoke(app, list(arguments))
+    def run(self, *arguments: str, columns: int = 250) -> Any:
+        return CliRunner(env={"EVENTLOG_DSN": self.dsn, "COLUMNS": str(columns)}).invoke(app, list(arguments))
 
     def text(self, *arguments: str) -> str:
         result = self.run(*arguments)
@@ -354,23 +354,83 @@ def test_an_empty_answer_says_whether_the_name_is_known(cli: Cli) -> None:
     assert cli.run("messages", "--agent", "clerk/1").stderr == ""
 
 
-def test_effects_are_shown_with_what_was_asked(cli: Cli) -> None:
-    async def asking(log: Log) -> None:
-        clerk = await log.agent("clerk/1")
-        order = await clerk.delivered()
-        common: dict[str, Any] = {"delivery": order.delivery, "correlation": order.correlation}
-        named = {"effect": 0, "kind": "tool.run_json", "request": "ed0e4b226632c13e"}
-        request = {"kind": "tool.run_json", "request": {"tool": "search", "args": {"q": "tea"}}, "digest": "ed0e"}
-        asked = await clerk.add(EventType.EFFECT_REQUESTED, request, metadata=named, cause=order.id, **common)
-        await clerk.add(
-            EventType.EFFECT_RECORDED, "a pot", outcome=Outcome.REPLIED, metadata=named, cause=asked.id, **common
-        )
-        await clerk.add(EventType.EFFECT_REQUESTED, request, metadata={**named, "effect": 1}, cause=order.id, **common)
+def test_a_narrow_screen_keeps_ids_and_content_readable(cli: Cli) -> None:
+    record(cli.dsn, a_day_in_the_shop)
+    for columns in (80, 100):
+        for command in (["messages"], ["show", "clerk/1"], ["undelivered"], ["agents"], ["effects"], ["workers"]):
+            lines = cli.run(*command, columns=columns).stdout.splitlines()
+            assert all(len(line) <= columns for line in lines), (command, columns)
+        header, *rows = cli.run("messages", columns=columns).stdout.splitlines()
+        assert header.split() == ["delivered", "agent", "version", "from", "message", "outcome", "content"]
+        assert all("clerk/1" in row and "Task" in row for row in rows)
+        assert "boss/1" in rows[-1] and "no such order" in rows[-2] and rows[0][8] == "Z"
 
-    record(cli.dsn, asking)
+
+def test_why_a_message_was_dropped_is_shown(cli: Cli) -> None:
+    why = "agent clerk/9: Agent with name clerk not found"
+
+    async def dropping(log: Log) -> None:
+        by = {"by": "autogen_eventlog.errors:UnknownAgent", "stage": "send", "error": why}
+        await (await log.runtime()).add(EventType.MESSAGE_DROPPED, Task("lost"), recipient="clerk/9", metadata=by)
+
+    record(cli.dsn, dropping)
+    [dropped] = cli.lines("messages")
+    assert (dropped["outcome"], dropped["error"]) == ("dropped", why)
+    [head] = cli.lines("agents", "--runtimes")
+    for arguments in (["messages"], ["messages", "--full"], ["show", head["agent"]], ["show", head["agent"], "--full"]):
+        assert why in cli.text(*arguments), arguments
+
+
+async def asked_of_the_world(log: Log) -> None:
+    """A tool answered, and did not; a model failed."""
+    clerk = await log.agent("clerk/1")
+    order = await clerk.delivered()
+    common: dict[str, Any] = {"delivery": order.delivery, "correlation": order.correlation}
+    named = {"effect": 0, "kind": "tool.run_json", "request": "ed0e4b226632c13e"}
+    request = {"kind": "tool.run_json", "request": {"tool": "search", "args": {"q": "tea"}}, "digest": "ed0e"}
+    asked = await clerk.add(EventType.EFFECT_REQUESTED, request, metadata=named, cause=order.id, **common)
+    await clerk.add(
+        EventType.EFFECT_RECORDED, "a pot", outcome=Outcome.REPLIED, metadata=named, cause=asked.id, **common
+    )
+    await clerk.add(EventType.EFFECT_REQUESTED, request, metadata={**named, "effect": 1}, cause=order.id, **common)
+    named = {"effect": 2, "kind": "model.create", "request": "77aa"}
+    request = {"kind": "model.create", "request": {"messages": [{"content": "which tea?"}]}}
+    asked = await clerk.add(EventType.EFFECT_REQUESTED, request, metadata=named, cause=order.id, **common)
+    error = {"text": "too many requests", "args": []}
+    await clerk.add(
+        EventType.EFFECT_RECORDED,
+        error,
+        **(common | {"message_type": "shop:Busy", "outcome": Outcome.RAISED, "metadata": named, "cause": asked.id}),
+    )
+
+
+def test_effects_are_shown_in_full(cli: Cli) -> None:
+    record(cli.dsn, asked_of_the_world)
+    tool, model = cli.text("effects", "--full").strip().split("\n\n")
+    assert tool.startswith("clerk/1  version 3  tool.run_json\n") and "clerk/1  version 6  model.create\n" in model
+    for part in ("asked at", "version 2", '"q": "tea"\n', "outcome", "replied", "result", '"a pot"'):
+        assert part in tool
+    for part in ("version 5", '"content": "which tea?"', "raised", "shop:Busy", "too many requests"):
+        assert part in model
+    waiting = cli.text("effects", "--unanswered", "--full")
+    assert "version 4" in waiting and "unknown" in waiting and '"tool": "search"' in waiting and "result" not in waiting
+
+
+def test_a_kind_that_there_is_nothing_of_is_answered_with_those_there_are(cli: Cli) -> None:
+    assert cli.run("effects", "--kind", "tool.search").stderr == "Nothing matches.\n"
+    record(cli.dsn, asked_of_the_world)
+    told = cli.run("effects", "--kind", "tool.search")
+    assert "Nothing of kind tool.search matches" in told.stderr and "model.create, tool.run_json" in told.stderr
+    assert cli.run("effects", "--kind", "tool.search", "--json").output == ""
+    assert [line["version"] for line in cli.lines("effects", "--kind", "model.create")] == [6]
+
+
+def test_effects_are_shown_with_what_was_asked(cli: Cli) -> None:
+    record(cli.dsn, asked_of_the_world)
     text = cli.text("effects")
+    assert "which tea?" in text and "$t" not in text and "too many requests" in text
     assert "search" in text and '"tea"' in text and "a pot" in text and "ed0e" not in text
-    [answered], [waiting] = cli.lines("effects"), cli.lines("effects", "--unanswered")
+    [answered, _], [waiting] = cli.lines("effects"), cli.lines("effects", "--unanswered")
     assert answered["asked"] == waiting["asked"] == {"tool": "search", "args": {"q": "tea"}}
     assert answered["request"] == waiting["request"] == "ed0e4b226632c13e"
 
