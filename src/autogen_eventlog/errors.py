@@ -55,11 +55,22 @@ class DatabaseUnavailable(_Fielded):
     server: str
     waited_seconds: float
     problem: str
+    dsn_source: str | None = None
+    """Of a log that could not be opened: where its dsn came from. None: the log was open."""
 
     def message(self) -> str:
         return (
-            f"database {self.server} did not answer within {self.waited_seconds:g} s: {self.problem}. "
-            "Nothing was lost: what was not recorded was not delivered. Check that the server runs and send again"
+            f"database {self.server} did not answer within {self.waited_seconds:g} s: {self.problem}. {self._remedy()}"
+        )
+
+    def _remedy(self) -> str:
+        if self.dsn_source is None:
+            return (
+                "Nothing was lost: what was not recorded was not delivered. Check that the server runs and send again"
+            )
+        return (
+            f"The log was not opened; its dsn is {self.dsn_source}. Check the dsn, and that the server runs and can be "
+            "reached from here"
         )
 
 
@@ -68,9 +79,10 @@ class DatabaseRefused(DatabaseUnavailable):
     """The database answered, and let nobody in: a wrong password, an unknown database, a certificate that is not trusted."""
 
     def message(self) -> str:
+        source = "" if self.dsn_source is None else f" ({self.dsn_source})"
         return (
             f"database {self.server} refused the connection: {self.problem}. Trying again does not mend this. Check user, "
-            "password, database and certificates of the dsn, and who may connect at the server (pg_hba.conf)"
+            f"password, database and certificates of the dsn{source}, and who may connect at the server (pg_hba.conf)"
         )
 
 
@@ -444,7 +456,8 @@ class UnknownStream(_Fielded):
     point: str
 
     def message(self) -> str:
-        return f"stream {self.stream!r}: the log holds no event of this agent at {self.point}; nothing was created"
+        when = "" if self.point == "now" else f" at {self.point}"
+        return f"stream {self.stream!r}: the log holds no event of this agent{when}; nothing was created"
 
 
 @dataclass(eq=False)

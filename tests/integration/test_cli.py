@@ -256,7 +256,15 @@ def test_one_event_is_shown_in_full(cli: Cli) -> None:
     assert "clerk/1  version 5  DeliveryCompleted" in text and "abandoned" in text
     assert cli.text("show", "clerk/1", "--full").count("event id") == 7
     assert "ends at version 7" in cli.refused("show", "clerk/1", "--version", "8")
-    assert "holds no event of this agent" in cli.refused("show", "nobody/1")
+    assert "The log knows no agent nobody/1: `eventlog agents` lists" in cli.refused("show", "nobody/1")
+
+
+def test_an_agent_without_its_key_is_told_from_those_that_there_are(cli: Cli) -> None:
+    record(cli.dsn, a_day_in_the_shop)
+    said = "clerk is no agent: agents are TYPE/KEY, such as clerk/1"
+    assert cli.refused("show", "clerk") == cli.refused("restore", "clerk") == f"eventlog: {said}\n"
+    assert cli.run("messages", "--agent", "clerk").stderr == f"{said}.\n"
+    assert "such as planner/default" in cli.refused("show", "planner")
 
 
 def test_agents_are_listed_with_where_they_stand(cli: Cli) -> None:
@@ -459,6 +467,12 @@ def test_a_server_that_does_not_answer_is_named_without_the_password(monkeypatch
     monkeypatch.setattr("autogen_eventlog.cli.opening.UNAVAILABLE_AFTER", 0.1)
     message = Cli("postgresql://me:secret@localhost:1/db").refused("messages")
     assert "localhost:1/db did not answer" in message and "secret" not in message
+    assert "The log was not opened; its dsn is that of $EVENTLOG_DSN. Check the dsn" in message
+    assert "send again" not in message
+    monkeypatch.setattr("autogen_eventlog.cli.inquiry.UNAVAILABLE_AFTER", 0.1)
+    for command in ("messages", "init"):
+        given = Cli("").refused(command, "--dsn", "postgresql://localhost:1/db")
+        assert "its dsn is the one given" in given and "send again" not in given
 
 
 def test_escapes_in_what_was_recorded_do_not_reach_the_terminal(cli: Cli) -> None:
@@ -536,6 +550,13 @@ def test_an_address_that_is_taken_or_none_is_refused_by_name(cli: Cli, taken: st
     assert "needs a port" in cli.refused("host", "--plain", "--address", "127.0.0.1:0")
     assert "can't be listened on" in cli.refused("host", "--address", "nowhere.invalid:1")
     assert "127.0.0.1:1 was not reached within 0.1 s" in cli.refused(*nowhere)
+
+
+@pytest.mark.parametrize("address", ["localhost", "host.internal:", "localhost:http", "10.0.0.1"])
+def test_a_host_without_a_port_is_a_mistake_in_the_command_line(cli: Cli, address: str) -> None:
+    result = cli.run("worker", "os:getcwd", "--host", address)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "has no port" in result.stderr and "ADDRESS:PORT" in result.stderr
 
 
 @pytest.mark.parametrize(

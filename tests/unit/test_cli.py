@@ -298,6 +298,7 @@ def test_every_command_shows_its_help(name: str) -> None:
     result = CliRunner().invoke(app, ["--help"] if name == "eventlog" else [name, "--help"])
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Example: eventlog" in result.stdout
+    assert all(option in result.stdout for option in ("--dsn", "--data-dir", "--schema", "--json", "--no-color"))
 
 
 # -- programs that run until they are stopped -------------------------------------------------------------------------

@@ -17,13 +17,13 @@ import typer
 
 from autogen_eventlog.cli import inquiry
 from autogen_eventlog.cli.checks import add_checks, with_seed_of
-from autogen_eventlog.cli.group import PIPE_CLOSED, EventLogGroup, leave_pipe
+from autogen_eventlog.cli.group import PIPE_CLOSED, EventLogApp, EventLogGroup, leave_pipe
 from autogen_eventlog.cli.inquiry import EffectQuestion, MessageQuestion, Span
 from autogen_eventlog.cli.moving import add_moving
 from autogen_eventlog.cli.programs import add_programs
 from autogen_eventlog.cli.settings import OWN_PROCESS, Settings, settings_of
 
-app = typer.Typer(
+app = EventLogApp(
     name="eventlog",
     cls=EventLogGroup,
     no_args_is_help=True,

@@ -14,19 +14,19 @@ from autogen_eventlog.audit import EffectRecord, MessageRecord
 from autogen_eventlog.audit.records import unanswered_record
 from autogen_eventlog.cli import forms, tables
 from autogen_eventlog.cli.effects import show_effect, show_effects
+from autogen_eventlog.cli.group import Refused
 from autogen_eventlog.cli.opening import UNAVAILABLE_AFTER, ReadLog, check_dsn, looking, reading
 from autogen_eventlog.cli.output import Output, printable
 from autogen_eventlog.cli.restoring import attribute, load_register, view, viewed_form
 from autogen_eventlog.cli.settings import Settings
 from autogen_eventlog.cli.times import optional_time
 from autogen_eventlog.codec import Codec
-from autogen_eventlog.errors import UnknownStream
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.ids import FIRST_AGENT
 from autogen_eventlog.lineage import Lineage, lineage
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.points import point
-from autogen_eventlog.postgres.records import MessageFilter
+from autogen_eventlog.postgres.records import MessageFilter, StreamHead
 
 _BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 _END = datetime.max.replace(tzinfo=timezone.utc)
@@ -161,11 +161,23 @@ async def _tell_of_nothing(output: Output, log: ReadLog, found: Sequence[object]
     """An empty table looks the same for a mistyped name as for one of whom there is nothing."""
     if found:
         return
-    head = None if agent is None else await log.reader.head(agent)
-    if agent is not None and (head is None or head.version == 0):
-        output.hint(f"The log knows no agent {agent}: `eventlog agents` lists those it knows.")
-    else:
-        output.hint("Nothing matches.")
+    known = agent is None or await _head(log, agent) is not None
+    output.hint("Nothing matches." if known else f"{await _unknown(log, str(agent))}.")
+
+
+async def _head(log: ReadLog, agent: str) -> StreamHead | None:
+    """Where an agent stands that has events."""
+    head = await log.reader.head(agent)
+    return None if head is None or head.version == 0 else head
+
+
+async def _unknown(log: ReadLog, agent: str) -> str:
+    """What helps who asked for an agent that there is not: most often its key was left out."""
+    if "/" in agent:
+        return f"The log knows no agent {agent}: `eventlog agents` lists those it knows"
+    heads = await log.reader.heads(type=agent, after=None, limit=3)
+    names = ", ".join(head.stream for head in heads)
+    return f"{agent} is no agent: agents are TYPE/KEY, " + (f"such as {names}" if names else f"such as {agent}/default")
 
 
 async def differences(settings: Settings, first: UUID, second: UUID) -> None:
@@ -252,9 +264,9 @@ async def show(
     """The last events of a stream."""
     async with reading(settings) as log:
         until = version if version is not None else (None if before is None else before - 1)
-        head = await log.reader.head(agent)
-        if head is None or head.version == 0:
-            raise UnknownStream(agent, "any version")
+        head = await _head(log, agent)
+        if head is None:
+            raise Refused(await _unknown(log, agent))
         if version is not None:
             await point(version=version).version_in(log.reader, agent)
         past = await lineage(log.reader, agent, head.version)
@@ -316,6 +328,8 @@ async def restore(
     output = Output(settings)
     if app is None:
         async with reading(settings) as log:
+            if "/" not in agent:
+                raise Refused(await _unknown(log, agent))
             found = await where.version_in(log.reader, agent)
             past = await lineage(log.reader, agent, found)
             events = await _last(log, agent, found, 20, past)
