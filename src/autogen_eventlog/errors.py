@@ -11,6 +11,7 @@ from datetime import datetime
 
 _NAMED = 3
 """Fields that differ, at most, in the text of an error."""
+_TROUBLESHOOTING = "docs/how-to/troubleshoot-divergence.md"
 
 
 class EventLogError(Exception):
@@ -54,11 +55,22 @@ class DatabaseUnavailable(_Fielded):
     server: str
     waited_seconds: float
     problem: str
+    dsn_source: str | None = None
+    """Of a log that could not be opened: where its dsn came from. None: the log was open."""
 
     def message(self) -> str:
         return (
-            f"database {self.server} did not answer within {self.waited_seconds:g} s: {self.problem}. "
-            "Nothing was lost: what was not recorded was not delivered. Check that the server runs and send again"
+            f"database {self.server} did not answer within {self.waited_seconds:g} s: {self.problem}. {self._remedy()}"
+        )
+
+    def _remedy(self) -> str:
+        if self.dsn_source is None:
+            return (
+                "Nothing was lost: what was not recorded was not delivered. Check that the server runs and send again"
+            )
+        return (
+            f"The log was not opened; its dsn is {self.dsn_source}. Check the dsn, and that the server runs and can be "
+            "reached from here"
         )
 
 
@@ -67,9 +79,10 @@ class DatabaseRefused(DatabaseUnavailable):
     """The database answered, and let nobody in: a wrong password, an unknown database, a certificate that is not trusted."""
 
     def message(self) -> str:
+        source = "" if self.dsn_source is None else f" ({self.dsn_source})"
         return (
             f"database {self.server} refused the connection: {self.problem}. Trying again does not mend this. Check user, "
-            "password, database and certificates of the dsn, and who may connect at the server (pg_hba.conf)"
+            f"password, database and certificates of the dsn{source}, and who may connect at the server (pg_hba.conf)"
         )
 
 
@@ -237,6 +250,17 @@ class ShapeChanged(PayloadCorrupt):
 # -- replay, restore ----------------------------------------------------------------------------------------------
 
 
+def way_back(version: int | None) -> str:
+    """How to go on with an agent whose past can't be replayed to its end: the last sentence of such an error.
+
+    Args:
+        version: The last that can be; None: not known.
+    """
+    if version is None:
+        return f"See {_TROUBLESHOOTING}"
+    return f"To go on from before it: runtime.restore(agent, version={version}); see {_TROUBLESHOOTING}"
+
+
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
     """One place in which what the code did is not what was recorded."""
@@ -279,12 +303,14 @@ class Divergence(_Fielded):
     """Field by field, where one event stands against another."""
     code: CodeComparison | None = None
     """Whether the code has changed since. None: the log does not say which code recorded it."""
+    before: int | None = None
+    """The version before the delivery, to which the agent can be restored. None: there is none, or it is not known."""
 
     def message(self) -> str:
         delivery = "" if self.delivery is None else f", delivery {self.delivery}"
         return (
             f"stream {self.stream!r}, version {self.version}{delivery}: recorded {self.recorded}, "
-            f"the code produced {self.produced}{self._where()}. Likely cause: {self.likely_cause}"
+            f"the code produced {self.produced}{self._where()}. Likely cause: {self.likely_cause}. {way_back(self.before)}"
         )
 
     def _where(self) -> str:
@@ -355,6 +381,11 @@ class UnrecordedEffect(NotRestorable):
     """The call, with its path, host or command."""
     place: str = ""
     """Where the agent's code makes it: `path:line in function`."""
+    before: int | None = None
+    """The version before the delivery, to which the agent can be restored. None: there is none, or it is not known."""
+
+    def message(self) -> str:
+        return f"{super().message()}. {way_back(self.before)}"
 
 
 @dataclass(eq=False)
@@ -425,7 +456,8 @@ class UnknownStream(_Fielded):
     point: str
 
     def message(self) -> str:
-        return f"stream {self.stream!r}: the log holds no event of this agent at {self.point}; nothing was created"
+        when = "" if self.point == "now" else f" at {self.point}"
+        return f"stream {self.stream!r}: the log holds no event of this agent{when}; nothing was created"
 
 
 @dataclass(eq=False)

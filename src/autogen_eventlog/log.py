@@ -22,13 +22,11 @@ from autogen_eventlog.postgres.ownership import Ownership
 from autogen_eventlog.postgres.reader import Reader
 from autogen_eventlog.postgres.records import GoneWorker, StreamHead, WorkerRecord
 from autogen_eventlog.postgres.schema import prepare
-from autogen_eventlog.postgres.session import EnsureServer, check_conninfo
+from autogen_eventlog.postgres.session import DSN_VARIABLE, EnsureServer, check_conninfo
 from autogen_eventlog.postgres.snapshots import Snapshots
 from autogen_eventlog.postgres.states import States
 from autogen_eventlog.postgres.subscriptions import Subscriptions
 from autogen_eventlog.postgres.writer import Writer, WriterStatistics
-
-DSN_VARIABLE = "EVENTLOG_DSN"
 
 
 class EventLog:

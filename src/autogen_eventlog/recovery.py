@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,6 +21,8 @@ from autogen_eventlog.errors import (
     NotRestorable,
     PayloadCorrupt,
     TypeNotAllowed,
+    UnrecordedEffect,
+    way_back,
 )
 from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.incarnation.construction import CONSTRUCTION, Construction
@@ -279,6 +281,9 @@ class Recovery:
         return seen.events
 
     def _explain(self, mismatch: Mismatch, machine: Machine, past: Past) -> EventLogError:
+        before = _before(mismatch.delivery, past)
+        if isinstance(mismatch.error, UnrecordedEffect):
+            return replace(mismatch.error, before=_before(mismatch.error.delivery, past))
         if isinstance(mismatch.error, EventLogError):
             return mismatch.error
         if mismatch.foreign:
@@ -288,7 +293,7 @@ class Recovery:
                 f"the agent depends on something that is not recorded, such as a socket, a thread or an object shared "
                 f"with other code (recorded: {mismatch.recorded}; the code: {mismatch.produced})",
                 "Let the agent reach the world through messages, or give it save_state and load_state and restore from "
-                "a snapshot",
+                f"a snapshot. {way_back(before)}",
             )
         return self._divergence(mismatch, machine, past)
 
@@ -314,6 +319,7 @@ class Recovery:
             other_code=recorded is not None and self._now.differs(recorded),
             differences=mismatch.differences,
             code=None if recorded is None else self._now.against(recorded, machine.activation),
+            before=_before(delivery, past),
         )
 
     async def _stand(self, incarnation: Incarnation, machine: Machine, past: Past) -> None:
@@ -390,6 +396,15 @@ class Recovery:
         set_clock(incarnation, machine, snapshot)
         agent = incarnation.agent
         await put(snapshot, agent, self._log.codec, self.outside(agent), self.borrowed(agent))
+
+
+def _before(delivery: int | None, past: Past) -> int | None:
+    """The version of the agent to which it can go back from a delivery that can't be replayed, where there is one.
+
+    In the past of a fork, deliveries are numbered as in the stream that it came from, and so say nothing of its own.
+    """
+    forked = any(one.stream != past.lineage.stream for one in past.lineage.segments)
+    return None if delivery is None or delivery < 2 or forked else delivery - 1
 
 
 class _Seen:

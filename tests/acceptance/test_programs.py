@@ -251,6 +251,16 @@ async def refusal(command: Command) -> str:
     return said
 
 
+async def test_a_program_that_registers_nothing_is_warned_of(dsn: str) -> None:
+    port = free_port()
+    async with running_host(dsn, port), a_worker(dsn, port, app="register_nothing") as worker:
+        await worker.says("ready")
+        worker.signal(signal.SIGTERM)
+        code, said = await worker.ended()
+    assert code == 0
+    assert f"WARNING autogen_eventlog.cli.serving: {APP}:register_nothing registered no agents" in said
+
+
 async def test_what_the_host_or_the_program_refuses_is_said_in_one_line(dsn: str) -> None:
     port = free_port()
     async with running_host(dsn, port), a_worker(dsn, port) as worker:

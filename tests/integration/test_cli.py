@@ -93,8 +93,8 @@ class Cli:
 
     dsn: str
 
-    def run(self, *arguments: str) -> Any:
-        return CliRunner(env={"EVENTLOG_DSN": self.dsn, "COLUMNS": "250"}).invoke(app, list(arguments))
+    def run(self, *arguments: str, columns: int = 250) -> Any:
+        return CliRunner(env={"EVENTLOG_DSN": self.dsn, "COLUMNS": str(columns)}).invoke(app, list(arguments))
 
     def text(self, *arguments: str) -> str:
         result = self.run(*arguments)
@@ -256,7 +256,15 @@ def test_one_event_is_shown_in_full(cli: Cli) -> None:
     assert "clerk/1  version 5  DeliveryCompleted" in text and "abandoned" in text
     assert cli.text("show", "clerk/1", "--full").count("event id") == 7
     assert "ends at version 7" in cli.refused("show", "clerk/1", "--version", "8")
-    assert "holds no event of this agent" in cli.refused("show", "nobody/1")
+    assert "The log knows no agent nobody/1: `eventlog agents` lists" in cli.refused("show", "nobody/1")
+
+
+def test_an_agent_without_its_key_is_told_from_those_that_there_are(cli: Cli) -> None:
+    record(cli.dsn, a_day_in_the_shop)
+    said = "clerk is no agent: agents are TYPE/KEY, such as clerk/1"
+    assert cli.refused("show", "clerk") == cli.refused("restore", "clerk") == f"eventlog: {said}\n"
+    assert cli.run("messages", "--agent", "clerk").stderr == f"{said}.\n"
+    assert "such as planner/default" in cli.refused("show", "planner")
 
 
 def test_agents_are_listed_with_where_they_stand(cli: Cli) -> None:
@@ -354,23 +362,83 @@ def test_an_empty_answer_says_whether_the_name_is_known(cli: Cli) -> None:
     assert cli.run("messages", "--agent", "clerk/1").stderr == ""
 
 
-def test_effects_are_shown_with_what_was_asked(cli: Cli) -> None:
-    async def asking(log: Log) -> None:
-        clerk = await log.agent("clerk/1")
-        order = await clerk.delivered()
-        common: dict[str, Any] = {"delivery": order.delivery, "correlation": order.correlation}
-        named = {"effect": 0, "kind": "tool.run_json", "request": "ed0e4b226632c13e"}
-        request = {"kind": "tool.run_json", "request": {"tool": "search", "args": {"q": "tea"}}, "digest": "ed0e"}
-        asked = await clerk.add(EventType.EFFECT_REQUESTED, request, metadata=named, cause=order.id, **common)
-        await clerk.add(
-            EventType.EFFECT_RECORDED, "a pot", outcome=Outcome.REPLIED, metadata=named, cause=asked.id, **common
-        )
-        await clerk.add(EventType.EFFECT_REQUESTED, request, metadata={**named, "effect": 1}, cause=order.id, **common)
+def test_a_narrow_screen_keeps_ids_and_content_readable(cli: Cli) -> None:
+    record(cli.dsn, a_day_in_the_shop)
+    for columns in (80, 100):
+        for command in (["messages"], ["show", "clerk/1"], ["undelivered"], ["agents"], ["effects"], ["workers"]):
+            lines = cli.run(*command, columns=columns).stdout.splitlines()
+            assert all(len(line) <= columns for line in lines), (command, columns)
+        header, *rows = cli.run("messages", columns=columns).stdout.splitlines()
+        assert header.split() == ["delivered", "agent", "version", "from", "message", "outcome", "content"]
+        assert all("clerk/1" in row and "Task" in row for row in rows)
+        assert "boss/1" in rows[-1] and "no such order" in rows[-2] and rows[0][8] == "Z"
 
-    record(cli.dsn, asking)
+
+def test_why_a_message_was_dropped_is_shown(cli: Cli) -> None:
+    why = "agent clerk/9: Agent with name clerk not found"
+
+    async def dropping(log: Log) -> None:
+        by = {"by": "autogen_eventlog.errors:UnknownAgent", "stage": "send", "error": why}
+        await (await log.runtime()).add(EventType.MESSAGE_DROPPED, Task("lost"), recipient="clerk/9", metadata=by)
+
+    record(cli.dsn, dropping)
+    [dropped] = cli.lines("messages")
+    assert (dropped["outcome"], dropped["error"]) == ("dropped", why)
+    [head] = cli.lines("agents", "--runtimes")
+    for arguments in (["messages"], ["messages", "--full"], ["show", head["agent"]], ["show", head["agent"], "--full"]):
+        assert why in cli.text(*arguments), arguments
+
+
+async def asked_of_the_world(log: Log) -> None:
+    """A tool answered, and did not; a model failed."""
+    clerk = await log.agent("clerk/1")
+    order = await clerk.delivered()
+    common: dict[str, Any] = {"delivery": order.delivery, "correlation": order.correlation}
+    named = {"effect": 0, "kind": "tool.run_json", "request": "ed0e4b226632c13e"}
+    request = {"kind": "tool.run_json", "request": {"tool": "search", "args": {"q": "tea"}}, "digest": "ed0e"}
+    asked = await clerk.add(EventType.EFFECT_REQUESTED, request, metadata=named, cause=order.id, **common)
+    await clerk.add(
+        EventType.EFFECT_RECORDED, "a pot", outcome=Outcome.REPLIED, metadata=named, cause=asked.id, **common
+    )
+    await clerk.add(EventType.EFFECT_REQUESTED, request, metadata={**named, "effect": 1}, cause=order.id, **common)
+    named = {"effect": 2, "kind": "model.create", "request": "77aa"}
+    request = {"kind": "model.create", "request": {"messages": [{"content": "which tea?"}]}}
+    asked = await clerk.add(EventType.EFFECT_REQUESTED, request, metadata=named, cause=order.id, **common)
+    error = {"text": "too many requests", "args": []}
+    await clerk.add(
+        EventType.EFFECT_RECORDED,
+        error,
+        **(common | {"message_type": "shop:Busy", "outcome": Outcome.RAISED, "metadata": named, "cause": asked.id}),
+    )
+
+
+def test_effects_are_shown_in_full(cli: Cli) -> None:
+    record(cli.dsn, asked_of_the_world)
+    tool, model = cli.text("effects", "--full").strip().split("\n\n")
+    assert tool.startswith("clerk/1  version 3  tool.run_json\n") and "clerk/1  version 6  model.create\n" in model
+    for part in ("asked at", "version 2", '"q": "tea"\n', "outcome", "replied", "result", '"a pot"'):
+        assert part in tool
+    for part in ("version 5", '"content": "which tea?"', "raised", "shop:Busy", "too many requests"):
+        assert part in model
+    waiting = cli.text("effects", "--unanswered", "--full")
+    assert "version 4" in waiting and "unknown" in waiting and '"tool": "search"' in waiting and "result" not in waiting
+
+
+def test_a_kind_that_there_is_nothing_of_is_answered_with_those_there_are(cli: Cli) -> None:
+    assert cli.run("effects", "--kind", "tool.search").stderr == "Nothing matches.\n"
+    record(cli.dsn, asked_of_the_world)
+    told = cli.run("effects", "--kind", "tool.search")
+    assert "Nothing of kind tool.search matches" in told.stderr and "model.create, tool.run_json" in told.stderr
+    assert cli.run("effects", "--kind", "tool.search", "--json").output == ""
+    assert [line["version"] for line in cli.lines("effects", "--kind", "model.create")] == [6]
+
+
+def test_effects_are_shown_with_what_was_asked(cli: Cli) -> None:
+    record(cli.dsn, asked_of_the_world)
     text = cli.text("effects")
+    assert "which tea?" in text and "$t" not in text and "too many requests" in text
     assert "search" in text and '"tea"' in text and "a pot" in text and "ed0e" not in text
-    [answered], [waiting] = cli.lines("effects"), cli.lines("effects", "--unanswered")
+    [answered, _], [waiting] = cli.lines("effects"), cli.lines("effects", "--unanswered")
     assert answered["asked"] == waiting["asked"] == {"tool": "search", "args": {"q": "tea"}}
     assert answered["request"] == waiting["request"] == "ed0e4b226632c13e"
 
@@ -399,6 +467,12 @@ def test_a_server_that_does_not_answer_is_named_without_the_password(monkeypatch
     monkeypatch.setattr("autogen_eventlog.cli.opening.UNAVAILABLE_AFTER", 0.1)
     message = Cli("postgresql://me:secret@localhost:1/db").refused("messages")
     assert "localhost:1/db did not answer" in message and "secret" not in message
+    assert "The log was not opened; its dsn is that of $EVENTLOG_DSN. Check the dsn" in message
+    assert "send again" not in message
+    monkeypatch.setattr("autogen_eventlog.cli.inquiry.UNAVAILABLE_AFTER", 0.1)
+    for command in ("messages", "init"):
+        given = Cli("").refused(command, "--dsn", "postgresql://localhost:1/db")
+        assert "its dsn is the one given" in given and "send again" not in given
 
 
 def test_escapes_in_what_was_recorded_do_not_reach_the_terminal(cli: Cli) -> None:
@@ -476,6 +550,13 @@ def test_an_address_that_is_taken_or_none_is_refused_by_name(cli: Cli, taken: st
     assert "needs a port" in cli.refused("host", "--plain", "--address", "127.0.0.1:0")
     assert "can't be listened on" in cli.refused("host", "--address", "nowhere.invalid:1")
     assert "127.0.0.1:1 was not reached within 0.1 s" in cli.refused(*nowhere)
+
+
+@pytest.mark.parametrize("address", ["localhost", "host.internal:", "localhost:http", "10.0.0.1"])
+def test_a_host_without_a_port_is_a_mistake_in_the_command_line(cli: Cli, address: str) -> None:
+    result = cli.run("worker", "os:getcwd", "--host", address)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "has no port" in result.stderr and "ADDRESS:PORT" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,21 @@ async def test_a_view_before_the_difference_is_still_right(log: EventLog) -> Non
         assert view.words == []
 
 
+async def test_a_divergence_says_how_to_go_on_and_that_works(log: EventLog) -> None:
+    await written(log, "one", "two")
+    async with started(log, Louder) as runtime:
+        with pytest.raises(Divergence) as diverged:
+            await runtime.send_message(Word("three"), ALICE)
+        before = diverged.value.before
+        assert before == 1
+        assert str(diverged.value).endswith(
+            "To go on from before it: runtime.restore(agent, version=1); see docs/how-to/troubleshoot-divergence.md"
+        )
+        await runtime.restore(ALICE, version=before)
+        assert await runtime.send_message(Word("three"), ALICE) == Written("THREE")
+        assert (await runtime.view(ALICE, type=Louder)).words == ["three"]
+
+
 async def test_an_agent_that_diverges_does_not_keep_others_from_their_messages(log: EventLog) -> None:
     await written(log, "one")
     async with started(log, Louder) as runtime:
@@ -202,6 +217,7 @@ async def test_an_agent_that_was_woken_by_what_is_not_recorded_is_refused_and_na
             await runtime.view(ALICE)
     assert refused.value.stream == "writer/alice"
     assert "Reader.on_word" in str(refused.value)
+    assert "docs/how-to/troubleshoot-divergence.md" in str(refused.value)
 
 
 # -- a log that was tampered with ---------------------------------------------------------------------------------

@@ -488,7 +488,8 @@ async def test_the_past_before_the_deed_can_still_be_viewed_and_restored(dsn: st
         assert (await runtime.view(ONE, version=before, type=Doer)).done == ["nothing"]
         with pytest.raises(UnrecordedEffect) as refused:
             await runtime.view(ONE, version=before + 2)
-        assert (refused.value.point, refused.value.delivery) == ("version 5", 4)
+        assert (refused.value.point, refused.value.delivery, refused.value.before) == ("version 5", 4, before)
+        assert f"To go on from before it: runtime.restore(agent, version={before});" in str(refused.value)
         await runtime.restore(ONE, version=before)
         (tmp_path / "made").unlink()
         await done(runtime, "nothing", "")

@@ -241,6 +241,8 @@ async def test_opening_without_a_server_says_which_and_for_how_long(tmp_path: Pa
             await opening
         assert "secret" not in str(caught.value)
         assert (caught.value.server, caught.value.waited_seconds) == (f"{tmp_path}:1/nothing", 0.05)
+    assert caught.value.dsn_source == "the one given"
+    assert "The log was not opened; its dsn is the one given. Check the dsn" in str(caught.value)
 
 
 async def test_a_call_that_hangs_is_given_up(dsn: str) -> None:

@@ -125,3 +125,10 @@ def test_the_text_of_a_divergence_names_the_first_fields() -> None:
     assert "the code produced y (they differ in message.f0, message.f1, message.f2 and 2 more)" in str(error)
     assert "differ in" not in str(Divergence("a/b", 3, 2, "x", "y", "why", differences=(named("type", "A", "B"),)))
     assert "differ in" not in str(Divergence("a/b", 3, 2, "x", "y", "why"))
+
+
+def test_an_error_says_how_to_go_on_where_that_is_known() -> None:
+    known = Divergence("a/b", 9, 7, "x", "y", "why", before=6)
+    page = "docs/how-to/troubleshoot-divergence.md"
+    assert str(known).endswith(f"why. To go on from before it: runtime.restore(agent, version=6); see {page}")
+    assert str(Divergence("a/b", 9, None, "x", "y", "why")).endswith(f"why. See {page}")

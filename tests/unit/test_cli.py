@@ -19,13 +19,14 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from autogen_eventlog.cli import app
+from autogen_eventlog.cli.effects import asked_in_short
 from autogen_eventlog.cli.forms import stored
 from autogen_eventlog.cli.group import shared_first
-from autogen_eventlog.cli.output import printable
+from autogen_eventlog.cli.output import Column, class_name, fitted, printable
 from autogen_eventlog.cli.restoring import attribute, attributes_of
 from autogen_eventlog.cli.seed import SEED, fix_hash_seed
 from autogen_eventlog.cli.stopping import stop_signals, unless
-from autogen_eventlog.cli.times import iso, parse_time, shown
+from autogen_eventlog.cli.times import brief, iso, parse_time, shown
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.errors import InvalidPoint
 
@@ -72,6 +73,21 @@ def test_times_are_shown_in_utc_with_the_zone() -> None:
     assert shown(there) == "2026-01-31 14:32:00.123Z"
     assert iso(there) == "2026-01-31T14:32:00.123999+00:00"
     assert (shown(None), iso(None)) == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        (NOW - timedelta(hours=2), "12:32:00Z"),
+        (NOW - timedelta(days=1), "01-30 14:32:00Z"),
+        (NOW - timedelta(days=365), "2025-01-31 14:32Z"),
+        (None, ""),
+    ],
+)
+def test_where_there_is_little_room_a_time_is_without_what_goes_without_saying(
+    time: datetime | None, expected: str
+) -> None:
+    assert brief(shown(time), NOW) == expected
 
 
 # -- arguments ------------------------------------------------------------------------------------------------------
@@ -155,6 +171,65 @@ def test_payloads_are_shown_as_stored_and_altered_bytes_as_bytes() -> None:
     assert stored(b"\xff{") == {"$t": "bytes", "v": "/3s="}
 
 
+MESSAGES = (
+    Column("delivered (UTC)", brief=lambda _: "14:32:00Z"),
+    Column("agent", 32),
+    Column("version"),
+    Column("from", 32),
+    Column("message", 40, brief=class_name),
+    Column("spare", spare=True),
+    Column("content", 80, least=20),
+)
+LINE = (shown(NOW), "assistant/1234567890", "17", "", "shop.messages:Order", "spared", "x" * 80)
+
+
+@pytest.mark.parametrize(
+    ("screen", "titles", "widths"),
+    [
+        (200, [column.title for column in MESSAGES], [24, 20, 7, 4, 19, 6, 80]),
+        (120, [column.title for column in MESSAGES], [24, 20, 7, 4, 19, 6, 34]),
+        (100, ["delivered", "agent", "version", "message", "content"], [9, 20, 7, 7, 53]),
+        (60, ["delivered", "agent", "version", "message", "content"], [9, 13, 7, 7, 20]),
+        (50, ["delivered", "agent", "version", "message", "content"], [9, 12, 7, 7, 11]),
+        (10, ["delivered", "agent", "version", "message", "content"], [9, 8, 7, 7, 8]),
+    ],
+)
+def test_a_narrow_table_keeps_ids_and_content_readable(screen: int, titles: list[str], widths: list[int]) -> None:
+    columns, lines, found = fitted(MESSAGES, [LINE], screen)
+    assert ([column.title for column in columns], found) == (titles, widths)
+    assert all(len(line) == len(columns) for line in lines)
+
+
+def test_an_empty_table_keeps_its_header() -> None:
+    columns, lines, _ = fitted(MESSAGES, [], 20)
+    assert (len(columns), lines) == (6, [])
+
+
+USER: dict[str, Any] = {"$t": "autogen_core.models:UserMessage", "content": "How is it in Oslo?", "source": "user"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "said"),
+    [
+        ("model.create", {"messages": [{"content": "Be brief."}, USER], "tools": []}, "How is it in Oslo?"),
+        (
+            "model.create",
+            {"messages": [{"content": ["What is this?", {"$t": "Image"}]}]},
+            'What is this?, {"$t": "Image"}',
+        ),
+        ("model.create", {"messages": [{"content": [{"content": "rain", "call_id": "1"}]}]}, "rain"),
+        ("model.create", {"messages": [{"content": [{"name": "weather", "arguments": "{}"}]}]}, "weather {}"),
+        ("model.create", {"messages": []}, '{"messages": []}'),
+        ("model.create", "an excerpt", "an excerpt"),
+        ("tool.run_json", {"tool": "search", "args": {"q": "tea"}}, 'search {"q": "tea"}'),
+        ("tool.run_json", {"tool": "now"}, "now"),
+        ("memory.query", {"query": "x"}, '{"query": "x"}'),
+    ],
+)
+def test_a_request_is_shown_by_what_was_said_in_it(kind: str, asked: object, said: str) -> None:
+    assert asked_in_short(kind, asked) == said
+
+
 class Slotted:
     __slots__ = ("__dict__", "_count", "never_set")
 
@@ -223,6 +298,7 @@ def test_every_command_shows_its_help(name: str) -> None:
     result = CliRunner().invoke(app, ["--help"] if name == "eventlog" else [name, "--help"])
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Example: eventlog" in result.stdout
+    assert all(option in result.stdout for option in ("--dsn", "--data-dir", "--schema", "--json", "--no-color"))
 
 
 # -- programs that run until they are stopped -------------------------------------------------------------------------

@@ -119,7 +119,8 @@ def test_every_event_says_what_it_is_about() -> None:
 def test_the_error_is_a_not_restorable_with_its_place() -> None:
     error = UnrecordedEffect("a/b", "version 3", "a problem", "A remedy", 2, "files", "open('x', 'w')", "x.py:1 in f")
     assert isinstance(error, NotRestorable)
-    assert str(error) == "stream 'a/b' can't be restored to version 3: a problem. A remedy"
+    said = "stream 'a/b' can't be restored to version 3: a problem. A remedy. "
+    assert str(error) == f"{said}See docs/how-to/troubleshoot-divergence.md"
     assert (error.delivery, error.kind, error.call, error.place) == (2, "files", "open('x', 'w')", "x.py:1 in f")
 
 

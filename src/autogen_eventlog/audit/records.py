@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -52,6 +52,7 @@ class MessageRecord:
     error_type: str | None
     """`module:qualname` of the exception's class."""
     error_text: str | None
+    """What went wrong; of a dropped message why it was, where that is known."""
     traceback: str | None
     dropped_by: str | None
     """Class of the intervention handler that dropped the message."""
@@ -106,6 +107,8 @@ class EffectRecord:
     """With which arguments: as a digest where `asked` has them."""
     asked: object
     """The arguments as plain data, of a request to the outside; None of what agents ask of the runtime."""
+    asked_version: int | None
+    """Of the EffectRequested that asks for it; None where there is none."""
     outcome: Outcome | None
     result_type: str | None
     payload: bytes | None
@@ -191,7 +194,7 @@ def message_record(row: Sequence[Any], codec: Codec) -> MessageRecord:
         reply_type=row[19] if replied else None,
         reply_payload=row[20] if replied else None,
         error_type=row[19] if failed else None,
-        error_text=_error_text(row[20]) if failed else None,
+        error_text=_error_text(row[20]) if failed else metadata.get("error") if dropped else None,
         traceback=done.get("traceback"),
         dropped_by=metadata.get("by") if dropped else None,
         dropped_stage=metadata.get("stage") if dropped else None,
@@ -215,6 +218,7 @@ def effect_record(event: RecordedEvent, request: RecordedEvent | None, codec: Co
         kind=str(event.metadata.get("kind", "")),
         request=str(event.metadata.get("request", "")),
         asked=None if request is None else arguments(request),
+        asked_version=None if request is None else request.version,
         outcome=event.outcome,
         result_type=event.message_type,
         payload=event.payload,
@@ -223,6 +227,11 @@ def effect_record(event: RecordedEvent, request: RecordedEvent | None, codec: Co
         correlation=event.correlation,
         codec=codec,
     )
+
+
+def unanswered_record(request: RecordedEvent, codec: Codec) -> EffectRecord:
+    """A record from an EffectRequested event whose result the log does not hold: it stands where the request does."""
+    return replace(effect_record(request, request, codec), result_type=None, payload=None)
 
 
 def arguments(request: RecordedEvent) -> object:

@@ -17,13 +17,13 @@ import typer
 
 from autogen_eventlog.cli import inquiry
 from autogen_eventlog.cli.checks import add_checks, with_seed_of
-from autogen_eventlog.cli.group import PIPE_CLOSED, EventLogGroup, leave_pipe
-from autogen_eventlog.cli.inquiry import MessageQuestion, Span
+from autogen_eventlog.cli.group import PIPE_CLOSED, EventLogApp, EventLogGroup, leave_pipe
+from autogen_eventlog.cli.inquiry import EffectQuestion, MessageQuestion, Span
 from autogen_eventlog.cli.moving import add_moving
 from autogen_eventlog.cli.programs import add_programs
 from autogen_eventlog.cli.settings import OWN_PROCESS, Settings, settings_of
 
-app = typer.Typer(
+app = EventLogApp(
     name="eventlog",
     cls=EventLogGroup,
     no_args_is_help=True,
@@ -316,7 +316,9 @@ def undelivered(
 def effects(
     ctx: typer.Context,
     agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Only of this agent, TYPE/KEY.")] = None,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help="What was asked, such as tool.search.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="What was asked, exactly: model.create, tool.run_json, …")
+    ] = None,
     unanswered: Annotated[
         bool, typer.Option("--unanswered", help="Requests whose result the log does not hold; takes --agent only.")
     ] = False,
@@ -324,14 +326,15 @@ def effects(
     until: Until = None,
     after: After = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 100,
+    full: Full = False,
 ) -> None:
     """What agents asked of models, tools and the runtime.
 
     With the results, the oldest first. What is unanswered is under way, or its process died: what became of it outside
     is unknown.
     """
-    span = Span.of(since, until)
-    asyncio.run(inquiry.effects(settings_of(ctx), agent, kind, span, after, limit, unanswered=unanswered))
+    question = EffectQuestion(agent=agent, kind=kind, span=Span.of(since, until), after=after, limit=limit)
+    asyncio.run(inquiry.effects(settings_of(ctx), question, unanswered=unanswered, full=full))
 
 
 @app.command(epilog="Example: eventlog diff 6f1c2f0e-6c1b-4f0a-9d5b-0d6f3c1a2b3c 8a0e1d5c-2b7f-4c63-9f0e-5d1b7a9c4e21")

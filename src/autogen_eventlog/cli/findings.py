@@ -18,7 +18,7 @@ _CHECKS = (
     Column("replayed"),
     Column("outcome"),
     Column("code"),
-    Column("first difference", 80),
+    Column("first difference", 80, least=20),
 )
 _SHOWN = 20
 """Fields that people are shown of one divergence, at most."""

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from autogen_eventlog.audit import Activity, Difference, EffectRecord, Holding, MessageRecord, Statistics
-from autogen_eventlog.audit.records import arguments
 from autogen_eventlog.cli.times import iso
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.postgres.records import StreamHead, WorkerRecord
@@ -85,25 +84,6 @@ def effect_form(record: EffectRecord) -> Form:
         "cause": _id(record.cause),
         "correlation": _id(record.correlation),
         "id": str(record.id),
-    }
-
-
-def request_form(event: RecordedEvent) -> Form:
-    """One request to the outside whose result is not in the log, in the form of a result."""
-    return {
-        "agent": event.stream,
-        "version": event.version,
-        "position": event.position,
-        "recorded_at": iso(event.recorded_at),
-        "kind": event.metadata.get("kind"),
-        "request": event.metadata.get("request"),
-        "asked": arguments(event),
-        "outcome": None,
-        "result_type": None,
-        "result": None,
-        "cause": _id(event.cause),
-        "correlation": _id(event.correlation),
-        "id": str(event.id),
     }
 
 

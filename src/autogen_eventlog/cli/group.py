@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from autogen_eventlog.cli.output import printable
 from autogen_eventlog.errors import EventLogError
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 REFUSED = 1
 INTERRUPTED = 130
@@ -28,6 +30,23 @@ _FLAGS = ("--json", "--no-color")
 
 class Refused(Exception):
     """A command can't do what it should; what it says is told to the person, and nothing else."""
+
+
+class EventLogCommand(TyperCommand):
+    """Says in its help which options it shares with the others."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        super().format_options(ctx, formatter)
+        with formatter.section("Shared options"):
+            names = " ".join((*_WITH_VALUE, *_FLAGS))
+            formatter.write_text(f"{names} go with every command, before or behind it: see `eventlog --help`.")
+
+
+class EventLogApp(typer.Typer):
+    """Makes every command one that says in its help what it shares."""
+
+    def command(self, *names: Any, **settings: Any) -> Callable[[_F], _F]:
+        return super().command(*names, cls=EventLogCommand, **settings)
 
 
 class EventLogGroup(TyperGroup):

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Literal
 from uuid import UUID
 
 import typer
 
-from autogen_eventlog.audit import MessageRecord
+from autogen_eventlog.audit import EffectRecord, MessageRecord
+from autogen_eventlog.audit.records import unanswered_record
 from autogen_eventlog.cli import forms, tables
+from autogen_eventlog.cli.effects import show_effect, show_effects
+from autogen_eventlog.cli.group import Refused
 from autogen_eventlog.cli.opening import UNAVAILABLE_AFTER, ReadLog, check_dsn, looking, reading
 from autogen_eventlog.cli.output import Output, printable
 from autogen_eventlog.cli.restoring import attribute, load_register, view, viewed_form
 from autogen_eventlog.cli.settings import Settings
 from autogen_eventlog.cli.times import optional_time
-from autogen_eventlog.errors import UnknownStream
+from autogen_eventlog.codec import Codec
 from autogen_eventlog.events import RecordedEvent
 from autogen_eventlog.ids import FIRST_AGENT
 from autogen_eventlog.lineage import Lineage, lineage
 from autogen_eventlog.log import EventLog
 from autogen_eventlog.points import point
-from autogen_eventlog.postgres.records import MessageFilter
+from autogen_eventlog.postgres.records import MessageFilter, StreamHead
 
 _BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 _END = datetime.max.replace(tzinfo=timezone.utc)
+_KINDS_OF = 1000
+"""Effects whose kinds are told where there are none of the asked kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +161,23 @@ async def _tell_of_nothing(output: Output, log: ReadLog, found: Sequence[object]
     """An empty table looks the same for a mistyped name as for one of whom there is nothing."""
     if found:
         return
-    head = None if agent is None else await log.reader.head(agent)
-    if agent is not None and (head is None or head.version == 0):
-        output.hint(f"The log knows no agent {agent}: `eventlog agents` lists those it knows.")
-    else:
-        output.hint("Nothing matches.")
+    known = agent is None or await _head(log, agent) is not None
+    output.hint("Nothing matches." if known else f"{await _unknown(log, str(agent))}.")
+
+
+async def _head(log: ReadLog, agent: str) -> StreamHead | None:
+    """Where an agent stands that has events."""
+    head = await log.reader.head(agent)
+    return None if head is None or head.version == 0 else head
+
+
+async def _unknown(log: ReadLog, agent: str) -> str:
+    """What helps who asked for an agent that there is not: most often its key was left out."""
+    if "/" in agent:
+        return f"The log knows no agent {agent}: `eventlog agents` lists those it knows"
+    heads = await log.reader.heads(type=agent, after=None, limit=3)
+    names = ", ".join(head.stream for head in heads)
+    return f"{agent} is no agent: agents are TYPE/KEY, " + (f"such as {names}" if names else f"such as {agent}/default")
 
 
 async def differences(settings: Settings, first: UUID, second: UUID) -> None:
@@ -179,35 +196,59 @@ async def differences(settings: Settings, first: UUID, second: UUID) -> None:
         raise typer.Exit(1)
 
 
-async def effects(
-    settings: Settings,
-    agent: str | None,
-    kind: str | None,
-    span: Span,
-    after: int | None,
-    limit: int,
-    *,
-    unanswered: bool,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectQuestion:
+    """The filters of `effects`."""
+
+    agent: str | None
+    kind: str | None
+    span: Span
+    after: int | None
+    limit: int
+
+    def arguments(self) -> dict[str, Any]:
+        """As `Audit.recorded_effects` takes them."""
+        given = asdict(self)
+        del given["span"]
+        return given | {"since": self.span.since, "until": self.span.until}
+
+
+async def effects(settings: Settings, question: EffectQuestion, *, unanswered: bool, full: bool) -> None:
     """A page of results from outside, or of requests without one."""
     output = Output(settings)
     async with reading(settings) as log:
-        if unanswered:
-            events = await log.audit.unanswered_effects(agent=agent, after=after, limit=limit)
-            found = [(event.position, forms.request_form(event)) for event in events]
-        else:
-            records = await log.audit.recorded_effects(
-                agent=agent, kind=kind, since=span.since, until=span.until, after=after, limit=limit
-            )
-            found = [(record.position, forms.effect_form(record)) for record in records]
-        await _tell_of_nothing(output, log, found, agent)
+        records = await _unanswered(log, question) if unanswered else await _answered(log, question)
+        if not records:
+            await _tell_of_no_effects(output, log, question)
     if output.for_programs:
-        for _, form in found:
-            output.line(form)
+        for record in records:
+            output.line(forms.effect_form(record))
+    elif full:
+        for record in records:
+            show_effect(output, record)
     else:
-        tables.show_effects(output, [form for _, form in found])
-    if len(found) == limit:
-        output.hint(f"There may be more: --after {found[-1][0]}")
+        show_effects(output, records)
+    if len(records) == question.limit:
+        output.hint(f"There may be more: --after {records[-1].position}")
+
+
+async def _answered(log: ReadLog, question: EffectQuestion) -> list[EffectRecord]:
+    return await log.audit.recorded_effects(**question.arguments())
+
+
+async def _unanswered(log: ReadLog, question: EffectQuestion) -> list[EffectRecord]:
+    events = await log.audit.unanswered_effects(agent=question.agent, after=question.after, limit=question.limit)
+    return [unanswered_record(event, Codec()) for event in events]
+
+
+async def _tell_of_no_effects(output: Output, log: ReadLog, question: EffectQuestion) -> None:
+    """A kind is easily mistyped: those of a page without that filter are at hand."""
+    found = await _answered(log, replace(question, kind=None, limit=_KINDS_OF)) if question.kind else []
+    kinds = ", ".join(sorted({record.kind for record in found}))
+    if kinds:
+        output.hint(f"Nothing of kind {question.kind} matches. Of these kinds there is something: {kinds}")
+    else:
+        await _tell_of_nothing(output, log, found, question.agent)
 
 
 async def show(
@@ -223,9 +264,9 @@ async def show(
     """The last events of a stream."""
     async with reading(settings) as log:
         until = version if version is not None else (None if before is None else before - 1)
-        head = await log.reader.head(agent)
-        if head is None or head.version == 0:
-            raise UnknownStream(agent, "any version")
+        head = await _head(log, agent)
+        if head is None:
+            raise Refused(await _unknown(log, agent))
         if version is not None:
             await point(version=version).version_in(log.reader, agent)
         past = await lineage(log.reader, agent, head.version)
@@ -287,6 +328,8 @@ async def restore(
     output = Output(settings)
     if app is None:
         async with reading(settings) as log:
+            if "/" not in agent:
+                raise Refused(await _unknown(log, agent))
             found = await where.version_in(log.reader, agent)
             past = await lineage(log.reader, agent, found)
             events = await _last(log, agent, found, 20, past)

@@ -21,6 +21,18 @@ class Durability(str, Enum):
     strict = "strict"
 
 
+def _with_port(address: str) -> str:
+    """gRPC would take an address without a port, and try 443 until its patience is over.
+
+    Raises:
+        typer.BadParameter: It has none.
+    """
+    port = address.rpartition(":")[2]
+    if not address.startswith("unix") and (":" not in address or not port.isdecimal()):
+        raise typer.BadParameter(f"{address!r} has no port: give ADDRESS:PORT, such as host.internal:50051")
+    return address
+
+
 def host(
     ctx: typer.Context,
     address: Annotated[
@@ -51,7 +63,13 @@ def worker(
     ],
     host: Annotated[
         str,
-        typer.Option(envvar="EVENTLOG_HOST", show_envvar=True, metavar="ADDRESS:PORT", help="The host to connect to."),
+        typer.Option(
+            envvar="EVENTLOG_HOST",
+            show_envvar=True,
+            metavar="ADDRESS:PORT",
+            callback=_with_port,
+            help="The host to connect to.",
+        ),
     ] = DEFAULT_ADDRESS,
     health: Annotated[
         str | None, typer.Option(metavar="ADDRESS:PORT", help="Answer GET /live and GET /ready there.")

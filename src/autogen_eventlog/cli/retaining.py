@@ -20,7 +20,7 @@ _MONTHS = (
     Column("streams"),
     Column("bytes"),
     Column("what becomes of it"),
-    Column("why", 90),
+    Column("why", 90, least=20),
 )
 _NAMED = 5
 

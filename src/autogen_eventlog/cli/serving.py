@@ -21,6 +21,8 @@ from autogen_eventlog.log import EventLog
 if TYPE_CHECKING:
     from autogen_eventlog.distributed import EventSourcedGrpcWorkerAgentRuntime, WorkerHealth
 
+logger = logging.getLogger(__name__)
+
 State = Literal["starting", "serving", "stopping"]
 
 
@@ -67,6 +69,8 @@ async def worker(settings: Settings, plan: WorkerPlan) -> None:
         if not await unless(told, running.come_up(settings, stack)):
             return
         types = running.look().agent_types
+        if not types:
+            logger.warning("%s registered no agents: nothing will come to this worker", plan.register)
         said = f"ready: {', '.join(types) or 'no agents'} at {plan.host}"
         _say(output, said, {"ready": True, "host": plan.host, "agent_types": types, "health": running.health_address})
         await told.wait()

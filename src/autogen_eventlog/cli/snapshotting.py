@@ -26,7 +26,7 @@ _SNAPSHOTS = (
     Column("kind"),
     Column("bytes"),
     Column("proof"),
-    Column("where it differs", 90),
+    Column("where it differs", 90, least=20),
 )
 
 

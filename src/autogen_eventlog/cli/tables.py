@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from autogen_eventlog.audit import Activity, Difference, Holding, MessageRecord, Statistics
-from autogen_eventlog.cli.forms import Form, stored
-from autogen_eventlog.cli.output import Column, Output, indented, printable, readable
-from autogen_eventlog.cli.times import shown
-from autogen_eventlog.events import RecordedEvent
+from autogen_eventlog.cli.forms import stored
+from autogen_eventlog.cli.output import Column, Output, class_name, indented, present, printable, readable
+from autogen_eventlog.cli.times import brief, shown
+from autogen_eventlog.events import EventType, RecordedEvent
 from autogen_eventlog.postgres.records import StreamHead, WorkerRecord
 
 _MESSAGES = (
-    Column("delivered (UTC)"),
+    Column("delivered (UTC)", brief=brief),
     Column("agent", 32, "bold"),
     Column("version"),
     Column("from", 32),
-    Column("message", 40),
+    Column("message", 40, brief=class_name),
     Column("outcome"),
-    Column("content", 80),
+    Column("content", 80, least=20),
 )
 _EVENTS = (
     Column("version"),
-    Column("recorded (UTC)"),
+    Column("recorded (UTC)", brief=brief),
     Column("event", style="bold"),
-    Column("delivery"),
+    Column("delivery", spare=True),
     Column("with", 32),
-    Column("message", 40),
+    Column("message", 40, brief=class_name),
     Column("outcome"),
-    Column("content", 80),
+    Column("content", 80, least=20),
 )
 
 
@@ -41,7 +41,7 @@ def show_message(output: Output, record: MessageRecord) -> None:
     """One message in full."""
     output.block(
         f"{record.agent or record.topic or ''}  version {record.version}",
-        _present(
+        present(
             ("delivered", shown(record.delivered_at)),
             ("position", str(record.position)),
             ("sender", record.sender),
@@ -80,7 +80,7 @@ def show_event(output: Output, event: RecordedEvent, *, left: bool = False) -> N
     """One event in full."""
     output.block(
         f"{event.stream}  version {event.version}  {event.type.value}",
-        _present(
+        present(
             ("recorded", shown(event.recorded_at)),
             ("occurred", shown(event.occurred_at)),
             ("position", str(event.position)),
@@ -127,42 +127,16 @@ def show_differences(output: Output, differences: Iterable[Difference]) -> None:
                 output.text(printable(f"{sign} {event_line(event)}"))
 
 
-def show_effects(output: Output, found: Iterable[Form]) -> None:
-    """One line each."""
-    columns = (
-        Column("recorded (UTC)"),
-        Column("position"),
-        Column("agent", 32, style="bold"),
-        Column("kind"),
-        Column("outcome"),
-        Column("request", 60),
-        Column("result", 60),
-    )
-    rows = [
-        (
-            str(form["recorded_at"]),
-            str(form["position"]),
-            f"{form['agent']}@{form['version']}",
-            str(form["kind"]),
-            form["outcome"] or "unknown",
-            readable(form["request"] if form["asked"] is None else form["asked"]),
-            readable(form["result"]),
-        )
-        for form in found
-    ]
-    output.table(columns, rows)
-
-
 def show_undelivered(output: Output, events: Iterable[RecordedEvent]) -> None:
     """One line each."""
     columns = (
-        Column("accepted (UTC)"),
+        Column("accepted (UTC)", brief=brief),
         Column("position"),
         Column("event", style="bold"),
         Column("from", 32),
         Column("to", 32),
-        Column("message", 40),
-        Column("content", 80),
+        Column("message", 40, brief=class_name),
+        Column("content", 80, least=20),
     )
     output.table(
         columns,
@@ -186,9 +160,9 @@ def show_agents(output: Output, heads: Iterable[StreamHead]) -> None:
     columns = (
         Column("agent", style="bold"),
         Column("events"),
-        Column("last event (UTC)"),
+        Column("last event (UTC)", brief=brief),
         Column("epoch"),
-        Column("owner"),
+        Column("owner", 40),
     )
     output.table(
         columns,
@@ -209,8 +183,8 @@ def show_workers(output: Output, holdings: Iterable[Holding]) -> None:
         Column("owns", 48),
         Column("epoch"),
         Column("lag"),
-        Column("started (UTC)"),
-        Column("last heartbeat (UTC)"),
+        Column("started (UTC)", brief=brief),
+        Column("last heartbeat (UTC)", brief=brief),
     )
     output.table(
         columns,
@@ -258,7 +232,10 @@ def show_activity(output: Output, name: str, rows: Iterable[Activity]) -> None:
     """One line each."""
     titles = ("deliveries", "replied", "raised", "cancelled", "running", "first (UTC)", "last (UTC)")
     output.table(
-        (Column(name, style="bold"), *(Column(title) for title in titles)),
+        (
+            Column(name, style="bold"),
+            *(Column(title, brief=brief if title.endswith("(UTC)") else None) for title in titles),
+        ),
         [
             (
                 row.name,
@@ -298,8 +275,14 @@ def _event_row(event: RecordedEvent, left: bool) -> Sequence[str]:
         _with(event),
         event.message_type or str(event.metadata.get("kind", "")),
         f"{outcome} (abandoned)".strip() if left else outcome,
-        readable(stored(event.payload)) or _remark(event),
+        _content(event),
     )
+
+
+def _content(event: RecordedEvent) -> str:
+    """Of a dropped message why it was, where that is known."""
+    why = event.metadata.get("error") if event.type is EventType.MESSAGE_DROPPED else None
+    return str(why) if why else readable(stored(event.payload)) or _remark(event)
 
 
 def _with(event: RecordedEvent) -> str:
@@ -314,10 +297,6 @@ def _remark(event: RecordedEvent) -> str:
     kept = ("to_version", "from_stream", "from_version", "producer", "by", "point")
     remark = {name: event.metadata[name] for name in kept if name in event.metadata}
     return readable(remark) if remark else ""
-
-
-def _present(*entries: tuple[str, object]) -> list[tuple[str, str]]:
-    return [(name, str(value)) for name, value in entries if value not in (None, "")]
 
 
 def _text(value: object) -> str:

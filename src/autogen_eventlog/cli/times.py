@@ -56,3 +56,14 @@ def shown(time: datetime | None) -> str:
     if time is None:
         return ""
     return time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S.") + f"{time.microsecond // 1000:03d}Z"
+
+
+def brief(text: str, now: datetime | None = None) -> str:
+    """What `shown` gives, where there is little room: to the second, and the date only where it is not today's."""
+    if not text:
+        return ""
+    today = (now or datetime.now(timezone.utc)).astimezone(timezone.utc).strftime("%Y-%m-%d")
+    day, clock = text[:10], text[11:19]
+    if day == today:
+        return f"{clock}Z"
+    return f"{day[5:]} {clock}Z" if day[:4] == today[:4] else f"{day} {clock[:5]}Z"

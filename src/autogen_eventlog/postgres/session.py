@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import psycopg
@@ -18,6 +20,8 @@ from autogen_eventlog.errors import DatabaseRefused, DatabaseUnavailable, EventL
 from autogen_eventlog.postgres.sql import query
 
 _T = TypeVar("_T")
+
+DSN_VARIABLE = "EVENTLOG_DSN"
 
 _TRANSIENT_CLASSES = ("08", "40", "53", "57")
 """Connection lost, serialization and deadlock, out of resources, shutdown and cancellation by the operator."""
@@ -128,6 +132,13 @@ def schema_error(error: BaseException, schema: str) -> EventLogError | None:
     return SchemaError(schema, str(error).splitlines()[0], remedy)
 
 
+def dsn_source(conninfo: str, *, embedded: bool) -> str:
+    """Where the dsn of a log comes from, for a person who has to mend it."""
+    if embedded:
+        return "that of the embedded Postgres"
+    return f"that of ${DSN_VARIABLE}" if conninfo == os.environ.get(DSN_VARIABLE) else "the one given"
+
+
 class Patience:
     """How long and how often to try: exponential backoff with jitter, until a bound in seconds since it was made."""
 
@@ -154,6 +165,11 @@ class Patience:
     def given_up(self, error: BaseException) -> DatabaseUnavailable:
         """What is told where no further attempt is made."""
         return unavailable(self._conninfo, self._bound - max(0.0, self.remaining()), error)
+
+    def not_opened(self, error: BaseException) -> DatabaseUnavailable:
+        """What is told where this was to be the first connection, and no further attempt is made."""
+        source = dsn_source(self._conninfo, embedded=self._ensure_server is not None)
+        return replace(self.given_up(error), dsn_source=source)
 
     async def pause(self, error: BaseException) -> None:
         """Waits before the next attempt; lets an embedded server be started again.
@@ -185,8 +201,8 @@ async def patiently(patience: Patience, attempt: Callable[[], Awaitable[_T]]) ->
         except (psycopg.Error, OSError) as error:
             if not is_transient(error):
                 raise
-            if is_refusal(error):
-                raise patience.given_up(error) from error
+            if is_refusal(error) or patience.remaining() <= 0:
+                raise patience.not_opened(error) from error
             await patience.pause(error)
 
 
