@@ -19,7 +19,7 @@ from autogen_eventlog.errors import InstanceEnded
 def nothing_is_looked_up() -> Any:
     """An `Outstanding` that is not started asks nobody."""
     unused: Any = None
-    return Outstanding(unused, unused, unused, unused, unused, patience=1.0)
+    return Outstanding(unused, unused, unused, unused, unused, unused, patience=1.0)
 
 
 def sent(**more: Any) -> Sent:

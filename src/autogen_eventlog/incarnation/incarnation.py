@@ -381,7 +381,9 @@ class Incarnation:
         return delivery
 
     def _start(self, delivery: Delivery, run: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        task = self.session.spawn(self._run(delivery, run), delivery)
+        # Whoever brings the message, a worker, a redelivery, a replay: the handler finds its agent's id.
+        with MessageHandlerContext.populate_context(self.id):
+            task = self.session.spawn(self._run(delivery, run), delivery)
         delivery.task = task
         self._tasks.add(task)
 
@@ -390,9 +392,7 @@ class Incarnation:
         try:
             if delivery.cancelled_early:
                 raise asyncio.CancelledError
-            # Whoever brings the message, a worker, a redelivery, a replay: the handler finds its agent's id.
-            with MessageHandlerContext.populate_context(self.id):
-                reply = await run()
+            reply = await run()
         except (KeyboardInterrupt, SystemExit):
             self.session.abandon()  # the program ends here: the log stays as at a kill, and who waits is told
             raise
