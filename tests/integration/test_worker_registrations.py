@@ -9,12 +9,13 @@ import asyncio
 
 import grpc.aio
 import pytest
-from autogen_core import AgentId
+from autogen_core import AgentId, TypeSubscription
 from autogen_ext.runtimes.grpc.protos import agent_worker_pb2 as pb
 from autogen_ext.runtimes.grpc.protos import agent_worker_pb2_grpc as pb_grpc
 
 from autogen_eventlog.distributed import EventSourcedGrpcWorkerAgentRuntime
 from autogen_eventlog.distributed.connection import HostConnection
+from autogen_eventlog.errors import AgentTypeTaken
 from tests.integration.drop_in import Add, Adder, Total
 from tests.integration.workers import Host, Workers, hosting, outcome, until, workers
 
@@ -115,3 +116,33 @@ async def test_an_end_is_noticed_by_a_host_that_forgets_nothing_else() -> None:
 
 async def _nothing() -> None:
     await asyncio.sleep(0)
+
+
+async def test_a_type_that_another_worker_got_while_the_host_restarted_stays_that_workers(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was refused in the end wants it no more, and has ended nobody's subscriptions."""
+    one, two = await workers.ours(), await workers.ours()
+    registrations, connection = one._registered(), connection_of(one)
+    register = registrations._register
+
+    async def register_and_lose_it(agent_type: str) -> str:
+        client = await register(agent_type)
+        monkeypatch.undo()
+        await workers.host.restart()
+        await until(lambda: two.health().connected and types_at(workers.host) == {}, "the other is connected anew")
+        await two.register_factory(agent_type, Adder)
+        await two.add_subscription(TypeSubscription("t", agent_type))
+        await until(lambda: connection.is_up and connection.client_id != client, "this one is too")
+        return client
+
+    monkeypatch.setattr(registrations, "_register", register_and_lose_it)
+    with pytest.raises(AgentTypeTaken):
+        await one.register_factory("one", Adder)
+    assert types_at(workers.host) == {"one": connection_of(two).client_id}
+    assert [kept.agent_type for kept in await workers.log.subscriptions.all(grace=0)] == ["one"]
+    await until(lambda: not registrations.elsewhere, "it is asked for no more")
+    await two.stop()
+    three = await workers.ours()
+    await three.register_factory("one", Adder)
+    assert types_at(workers.host) == {"one": connection_of(three).client_id}
