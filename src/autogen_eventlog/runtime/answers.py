@@ -22,10 +22,13 @@ async def reply_to(log: EventLog, message_id: str, recipient: AgentId) -> Any:
         waiting = await _accepted(log, message_id, recipient)
         if waiting is None:
             left = await log.audit.messages(agent=recipient, message_id=message_id, limit=1)
-            if left:
+            if not left:
+                raise UnknownMessage(message_id, str(recipient))
+            if left[0].outcome is not Outcome.DROPPED:  # that it was may just have come
                 raise MessageAbandoned(message_id, str(recipient), left[0].version)
-            raise UnknownMessage(message_id, str(recipient))
-        record = await _delivered(log, waiting, message_id, recipient)
+            record = left[0]
+        else:
+            record = await _delivered(log, waiting, message_id, recipient)
     if record.outcome is Outcome.DROPPED:
         raise MessageDroppedException(f"it reached nobody: {record.dropped_by} {record.error_text or ''}".rstrip())
     return _given(recorded_completion(log.codec, await _ended(log, record)))

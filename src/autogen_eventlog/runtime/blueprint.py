@@ -7,6 +7,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 from autogen_core import EVENT_LOGGER_NAME, ROOT_LOGGER_NAME, Agent, AgentId, AgentInstantiationContext, AgentRuntime
@@ -20,6 +21,7 @@ from autogen_eventlog.effects.hermetic import watch
 from autogen_eventlog.errors import NotRestorable
 from autogen_eventlog.incarnation.facade import RuntimeFacade
 from autogen_eventlog.incarnation.incarnation import Incarnation
+from autogen_eventlog.runtime.elsewhere import Making
 from autogen_eventlog.runtime.sharing import SharedObjects
 from autogen_eventlog.state.fresh import made_of
 
@@ -87,9 +89,9 @@ class FactoryBlueprint:
             watch()
         incarnation.construction.own = incarnation.effects_own
         at_hand = self._shared.at_hand(agent_id, incarnation.effects_own)
-        before = self._shared.before()
+        making = Making() if self._shared.is_first else None
         try:
-            with AgentInstantiationContext.populate_context((facade, agent_id)):
+            with AgentInstantiationContext.populate_context((facade, agent_id)), making or nullcontext():
                 made: Any = await incarnation.construction.run(self._factory)
         except BaseException as error:
             _say_not_constructed(agent_id, error)
@@ -100,7 +102,7 @@ class FactoryBlueprint:
             )
         agent: Agent = made
         self._allow(type(agent))
-        shared = self._shared.separate(agent, agent_id, incarnation, at_hand, before)
+        shared = self._shared.separate(agent, agent_id, incarnation, at_hand, making)
         capture(agent, incarnation)
         incarnation.made = _made_but(shared, agent, incarnation.codec)
         return agent

@@ -7,36 +7,73 @@ can be read off code. Only containers and objects of the user's own classes are 
 from __future__ import annotations
 
 import gc
-from collections import deque
+import sys
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any, Final, cast
 
 from autogen_eventlog.effects.finding import AUTOGEN, package_of
-from autogen_eventlog.runtime.reach import HELD, LIMIT, NEITHER, attributes, named_parts, sort_of
+from autogen_eventlog.runtime.reach import HELD, LIMIT, NEITHER, attributes, named_parts, own_dict, sort_of
 from autogen_eventlog.runtime.users import is_users
 
+_HERE: Final = 5
+"""References to a value from the tables and variables of whoever counts them here."""
 _CONTAINERS: Final = (list, dict, set, deque, bytearray)
 
 
-def there_before(agent: Any, before: list[Any], but: Mapping[int, Any]) -> dict[str, Any]:
-    """What hangs on an instance and was there before it, by path; what hangs on that is not looked at.
+class Making:
+    """Tells what was made while it went on, in no time: the collector's youngest, as long as it does not collect."""
+
+    def __init__(self) -> None:
+        self.made: set[int] = set()
+        """Ids of all that was made, and that the collector knows."""
+        self._collects = gc.isenabled()
+
+    def __enter__(self) -> Making:
+        gc.collect(0)
+        gc.disable()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.made = set(map(id, gc.get_objects(generation=0)))
+        if self._collects:
+            gc.enable()
+
+
+def there_before(agent: Any, made: set[int], but: Mapping[int, Any]) -> dict[str, Any]:
+    """What hangs on an instance and was there before it, by path.
 
     Args:
-        before: All that was there. (While it is held, nothing else gets the id of one of them.)
+        made: Ids of what was made with it.
         but: By id: what is known already.
     """
-    ids = set(map(id, before))
-    there = dict(told_parts(agent, but, ids))
-    unknown = {id(value): value for value in there.values() if not gc.is_tracked(value)}
-    ids |= _held_elsewhere(unknown, ids)
-    return {path: value for path, value in there.items() if id(value) in ids}
+    told = dict(told_parts(agent, but))
+    unknown = {id(value): value for value in told.values() if not gc.is_tracked(value)}
+    before = {id(value) for value in told.values() if id(value) not in made} - unknown.keys()
+    before |= _held_elsewhere(agent, unknown, made, but)
+    return _topmost({path: value for path, value in told.items() if id(value) in before})
 
 
-def _held_elsewhere(values: dict[int, Any], before: set[int]) -> set[int]:
-    """Of dicts without objects in them, and bytes, the collector does not know: those are older that an older one holds."""
-    holders = [holder for holder in gc.get_referrers(*values.values()) if id(holder) in before] if values else []
+def _held_elsewhere(agent: Any, values: dict[int, Any], made: set[int], but: Mapping[int, Any]) -> set[int]:
+    """Of dicts without objects in them, and bytes, the collector does not know: those are older that another holds too."""
+    own = [agent, *(value for _, value in own_parts(agent, but))]
+    edges = Counter(id(part) for holder in own for _, part in named_parts(holder) if id(part) in values)
+    more = [value for value in values.values() if sys.getrefcount(value) > edges[id(value)] + _HERE]
+    if not more:
+        return set()
+    ours = {id(values), id(more), *(id(own_dict(holder)) for holder in own)}
+    holders = [one for one in gc.get_referrers(*more) if id(one) not in made | ours and not isinstance(one, FrameType)]
     return {id(held) for holder in holders for held in gc.get_referents(holder) if id(held) in values}
+
+
+def _topmost(found: dict[str, Any]) -> dict[str, Any]:
+    """Without what hangs on another of them."""
+    kept: dict[str, Any] = {}
+    for path, value in found.items():  # the nearest come first
+        if not any(path.startswith(above) and path[len(above)] in ".[" for above in kept):
+            kept[path] = value
+    return kept
 
 
 def told_parts(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import logging
 import types
 import weakref
@@ -20,7 +19,7 @@ from autogen_core import Agent, AgentId, AgentRuntime
 
 from autogen_eventlog.ids import EventIds
 from autogen_eventlog.incarnation.incarnation import Incarnation, current_delivery
-from autogen_eventlog.runtime.elsewhere import own_parts, there_before, told_parts
+from autogen_eventlog.runtime.elsewhere import Making, own_parts, there_before, told_parts
 from autogen_eventlog.runtime.pristine import Pristine, empty
 from autogen_eventlog.runtime.reach import behind, led_to
 from autogen_eventlog.runtime.replacing import Replacing, attribute_of, held_on
@@ -80,9 +79,10 @@ class SharedObjects:
         there = behind(led_to(self._factory, self._made), but=None, own=own).held
         return there | self._pristine[agent_id].known | self._captured
 
-    def before(self) -> list[Any] | None:
-        """All that is there before the first instance of the type is made; None before others. (Takes some 10 ms.)"""
-        return gc.get_objects() if self._made is None else None
+    @property
+    def is_first(self) -> bool:
+        """Whether no instance of the type has been made yet."""
+        return self._made is None
 
     def separate(
         self,
@@ -90,7 +90,7 @@ class SharedObjects:
         agent_id: AgentId,
         incarnation: Incarnation,
         at_hand: dict[int, Any] | None,
-        before: list[Any] | None,
+        making: Making | None,
     ) -> frozenset[str]:
         """Give a new instance its own copies, unless it is the first that is to live.
 
@@ -106,7 +106,7 @@ class SharedObjects:
         self._made, own = type(agent), incarnation.effects_own
         if at_hand is None:
             at_hand = behind(led_to(self._factory, self._made), but=agent, own=own).held | self._captured
-            at_hand |= self._found_elsewhere(agent, at_hand, before)
+            at_hand |= self._found_elsewhere(agent, at_hand, making)
         held = held_on(agent, at_hand, own)
         self._separate_from_live(agent, agent_id, incarnation, at_hand)
         if agent_id not in self._pristine:
@@ -131,13 +131,13 @@ class SharedObjects:
             vars(agent).update(_for_readers(agent, of_its_own, incarnation))
         return frozenset(attribute_of(path) for path in (*held, *self._pristine[agent_id].paths))
 
-    def _found_elsewhere(self, agent: Agent, at_hand: dict[int, Any], before: list[Any] | None) -> dict[int, Any]:
+    def _found_elsewhere(self, agent: Agent, at_hand: dict[int, Any], making: Making | None) -> dict[int, Any]:
         """What the constructor found somewhere, where its code does not say so: it was there before the instance was.
 
         Which it is, is seen of the type's first instance; of others it is taken to be at the same places.
         """
-        if before is not None:
-            found = there_before(agent, before, at_hand)
+        if making is not None:
+            found = there_before(agent, making.made, at_hand)
             self._unseen = frozenset(found)
         else:
             found = {path: value for path, value in own_parts(agent, at_hand) if path in self._unseen}
