@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autogen_eventlog.cli import app
-from autogen_eventlog.events import EventType
+from autogen_eventlog.events import EventType, Outcome
 from tests.integration.test_audit import Log, Task, open_log
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "query-the-audit-log.md"
@@ -32,7 +32,15 @@ async def _fill(log: Log) -> None:
     root = await runtime.add(EventType.MESSAGE_SUBMITTED, Task("plan"), recipient="planner/7")
     await planner.failed(await planner.delivered(cause=root))
     await planner.handled("again")
-    await planner.delivered("stuck")
+    stuck = await planner.delivered("stuck")
+    within = {"delivery": stuck.delivery, "correlation": stuck.correlation}
+    for number, fruit in enumerate(("pears", "plums")):  # the second is not answered
+        asked = {"kind": "tool.run_json", "request": {"tool": "price", "args": {"fruit": fruit}}, "digest": "d"}
+        named = {"effect": number, "kind": "tool.run_json", "request": "d"}
+        request = await planner.add(EventType.EFFECT_REQUESTED, asked, metadata=named, cause=stuck.id, **within)
+        if number == 0:
+            replied = {"outcome": Outcome.REPLIED, "metadata": named, "cause": request.id, **within}
+            await planner.add(EventType.EFFECT_RECORDED, 3, **replied)
     await runtime.add(EventType.MESSAGE_SUBMITTED, Task("lost"), recipient="planner/8")
 
 
@@ -47,7 +55,7 @@ def test_the_snippets_of_the_page_run(
         if language == "python":
             asyncio.run(_run(text, namespace))
         else:
-            for line in text.splitlines():
+            for line in (line for line in text.splitlines() if line.startswith("$ ")):
                 result = CliRunner().invoke(app, shlex.split(line.removeprefix("$ eventlog ")))
                 assert result.exit_code == 0, (line, result.output)
                 assert result.stdout, line
