@@ -86,13 +86,11 @@ class Recovery:
         new_incarnation: Callable[..., Incarnation],
         today: Callable[[RecordedEvent], RecordedEvent],
         outside: Callable[[Agent], Collection[object]],
-        borrowed: Callable[[Agent], Collection[object]],
     ) -> None:
         """
         Args:
             today: Gives a recorded output in the shape that its message's class has today.
             outside: What hangs on an instance and is no part of its state.
-            borrowed: What hangs on it and others have too.
         """
         self._log = log
         self._id = agent_id
@@ -102,8 +100,6 @@ class Recovery:
         self._today = today
         self.outside = outside
         """What hangs on an instance and is no part of its state."""
-        self.borrowed = borrowed
-        """What hangs on it and others have too: no snapshot may change it."""
         self._now: Producer | None = None
         self._made: dict[str, Any] = {}
 
@@ -395,7 +391,7 @@ class Recovery:
         assert incarnation.agent is not None
         set_clock(incarnation, machine, snapshot)
         agent = incarnation.agent
-        await put(snapshot, agent, self._log.codec, self.outside(agent), self.borrowed(agent))
+        await put(snapshot, agent, self._log.codec, self.outside(agent), incarnation.borrowed)
 
 
 def _before(delivery: int | None, past: Past) -> int | None:

@@ -277,7 +277,7 @@ class Audit:
             parameters |= EVERYWHERE | await self._versions(str(agent), since, until, after, newest_first=False)
         events = await self._events("audit_recorded_effects", parameters)
         causes = list({event.cause for event in events if event.cause is not None})
-        found = await self._events("audit_requests", {"ids": causes})
+        found = await self._events("audit_requests", {"ids": causes}) if causes else []
         requests: dict[UUID | None, RecordedEvent] = {request.id: request for request in found}
         return [effect_record(event, requests.get(event.cause), self._codec) for event in events]
 

@@ -48,10 +48,6 @@ class Blueprint(Protocol):
         """What an instance was given and is no part of its state: queues to others."""
         ...
 
-    def borrowed(self, agent: Agent) -> tuple[object, ...]:
-        """What an instance has in common with others that are no part of it."""
-        ...
-
 
 class FactoryBlueprint:
     """Instances come from the factory that the user registered."""
@@ -110,9 +106,6 @@ class FactoryBlueprint:
     def outside(self, agent: Agent) -> tuple[object, ...]:
         return self._shared.outputs(agent)
 
-    def borrowed(self, agent: Agent) -> tuple[object, ...]:
-        return self._shared.borrowed(agent)
-
     def _allow(self, cls: type) -> None:
         if cls not in self._known:
             self._known.add(cls)
@@ -163,9 +156,6 @@ class InstanceBlueprint:
         return copied
 
     def outside(self, agent: Agent) -> tuple[object, ...]:
-        return ()
-
-    def borrowed(self, agent: Agent) -> tuple[object, ...]:
         return ()
 
 

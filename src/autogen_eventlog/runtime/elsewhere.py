@@ -52,7 +52,7 @@ def there_before(agent: Any, made: set[int], but: Mapping[int, Any]) -> dict[str
     unknown = {id(value): value for value in told.values() if not gc.is_tracked(value)}
     before = {id(value) for value in told.values() if id(value) not in made} - unknown.keys()
     before |= _held_elsewhere(agent, unknown, made, but)
-    return _topmost({path: value for path, value in told.items() if id(value) in before})
+    return topmost({path: value for path, value in told.items() if id(value) in before})
 
 
 def _held_elsewhere(agent: Any, values: dict[int, Any], made: set[int], but: Mapping[int, Any]) -> set[int]:
@@ -62,13 +62,13 @@ def _held_elsewhere(agent: Any, values: dict[int, Any], made: set[int], but: Map
     more = [value for value in values.values() if sys.getrefcount(value) > edges[id(value)] + _HERE]
     if not more:
         return set()
-    ours = {id(values), id(more), *(id(own_dict(holder)) for holder in own)}
-    holders = [one for one in gc.get_referrers(*more) if id(one) not in made | ours and not isinstance(one, FrameType)]
+    no_others = made | {id(values), id(more), *(id(own_dict(holder)) for holder in own)}
+    holders = [one for one in gc.get_referrers(*more) if id(one) not in no_others and not isinstance(one, FrameType)]
     return {id(held) for holder in holders for held in gc.get_referents(holder) if id(held) in values}
 
 
-def _topmost(found: dict[str, Any]) -> dict[str, Any]:
-    """Without what hangs on another of them."""
+def topmost(found: dict[str, Any]) -> dict[str, Any]:
+    """Parts by their paths, without what hangs on another of them."""
     kept: dict[str, Any] = {}
     for path, value in found.items():  # the nearest come first
         if not any(path.startswith(above) and path[len(above)] in ".[" for above in kept):
@@ -76,21 +76,16 @@ def _topmost(found: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def told_parts(
-    agent: Any, but: Mapping[int, Any], ends: set[int] | frozenset[int] = frozenset()
-) -> Iterator[tuple[str, Any]]:
+def told_parts(agent: Any, but: Mapping[int, Any]) -> Iterator[tuple[str, Any]]:
     """Of `own_parts`, containers and objects of the user's classes that have data."""
-    return ((path, value) for path, value in own_parts(agent, but, ends) if _is_told(value))
+    return ((path, value) for path, value in own_parts(agent, but) if _is_told(value))
 
 
-def own_parts(
-    agent: Any, but: Mapping[int, Any], ends: set[int] | frozenset[int] = frozenset()
-) -> Iterator[tuple[str, Any]]:
+def own_parts(agent: Any, but: Mapping[int, Any]) -> Iterator[tuple[str, Any]]:
     """What may change and hangs on an instance, with its path, as far as it is of the user's or AutoGen's making.
 
     Args:
         but: By id: what is not entered, nor given.
-        ends: Ids of what is given and not entered.
     """
     seen = {id(agent): agent}
     pending: deque[tuple[str, Any]] = deque([("self", agent)])
@@ -102,7 +97,7 @@ def own_parts(
             seen[id(value)] = value
             if sort_of(value) is HELD:
                 yield path + step, value
-            if id(value) not in ends and _is_entered(value):
+            if _is_entered(value):
                 pending.append((path + step, value))
 
 

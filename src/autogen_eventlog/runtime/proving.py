@@ -220,8 +220,8 @@ class Prover:
     async def _when_loaded(self, agent: Maker, snapshot: Snapshot) -> list[str]:
         """Where a fresh instance differs that was given the snapshot."""
         try:
-            fresh = await agent.scratch()
-            await put(snapshot, fresh, self._log.codec, agent.outside(fresh), agent.recovery.borrowed(fresh))
+            fresh, borrowed = await agent.scratch()
+            await put(snapshot, fresh, self._log.codec, agent.outside(fresh), borrowed)
         except NotLoadable as error:
             agent.no_snapshots(str(error))
             return [f"a fresh instance could not load it: {error}"]

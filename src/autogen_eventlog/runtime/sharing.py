@@ -12,14 +12,14 @@ import functools
 import logging
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from autogen_core import Agent, AgentId, AgentRuntime
 
 from autogen_eventlog.ids import EventIds
 from autogen_eventlog.incarnation.incarnation import Incarnation, current_delivery
-from autogen_eventlog.runtime.elsewhere import Making, own_parts, there_before, told_parts
+from autogen_eventlog.runtime.elsewhere import Making, own_parts, there_before, told_parts, topmost
 from autogen_eventlog.runtime.pristine import Pristine, empty
 from autogen_eventlog.runtime.reach import behind, led_to
 from autogen_eventlog.runtime.replacing import Replacing, attribute_of, held_on
@@ -59,7 +59,6 @@ class SharedObjects:
         self._outputs: set[str] = set()
         self._unseen: frozenset[str] = frozenset()
         """Paths to what the constructor found somewhere, where its code does not say so."""
-        self._borrowed: dict[int, tuple[object, ...]] = {}
         self._live: dict[AgentId, weakref.ref[Agent]] = {}
         self._warned: set[str] = set()
         self.any = False
@@ -120,9 +119,11 @@ class SharedObjects:
         if not incarnation.continues or agent_id in self._given:
             instead = self._pristine[agent_id].again(agent, agent_id, held)
             Replacing(instead, own).run(agent)
-            self._note_borrowed(agent, [instead.get(id(value)) for value in held.values()])
+            borrowed = [instead[id(value)] for value in held.values()]
         else:
-            self._note_borrowed(agent, held.values())
+            borrowed = [*held.values()]
+        if not _is_of_team(agent):  # whose participants and conditions hang on it alone, whoever made them
+            incarnation.borrowed = tuple(borrowed)
         if incarnation.continues:
             self._given.add(agent_id)
             _only_when_live(agent, queues, incarnation)
@@ -156,7 +157,7 @@ class SharedObjects:
         if live is None:
             return
         its = {id(value) for _, value in told_parts(live, at_hand)}
-        common = {path: value for path, value in told_parts(agent, at_hand, its) if id(value) in its}
+        common = topmost({path: value for path, value in told_parts(agent, at_hand) if id(value) in its})
         if not common:
             return
         own = incarnation.effects_own
@@ -169,17 +170,6 @@ class SharedObjects:
                 agent_id,
                 path,
             )
-
-    def _note_borrowed(self, agent: Agent, held: Iterable[object]) -> None:
-        """A team's participants and conditions hang on it alone, whoever made them."""
-        if not _is_of_team(agent):
-            key = id(agent)
-            self._borrowed[key] = tuple(held)
-            weakref.finalize(agent, self._borrowed.pop, key, None)
-
-    def borrowed(self, agent: Agent) -> tuple[object, ...]:
-        """What an instance holds that others hold too, or the copies that stand in its place."""
-        return self._borrowed.get(id(agent), ())
 
     def _pristine_of(self, agent: Agent, held: dict[str, Any], own: tuple[type, ...]) -> Pristine:
         """One for all agents of the type that hold the same: it is what a new process would give to each."""

@@ -97,8 +97,7 @@ class JournaledAgent:
         self._refusal: Exception | None = None
         self._thread = threading.get_ident()
         today = partial(in_todays_shape, self._log.codec)
-        makes = self._build, self._new_incarnation
-        self.recovery = Recovery(self._log, agent_id, *makes, today, blueprint.outside, blueprint.borrowed)
+        self.recovery = Recovery(self._log, agent_id, self._build, self._new_incarnation, today, blueprint.outside)
         self._snapshotting = Snapshotting(self._log, self.stream, surroundings.handler.snapshots, self)
 
     # -- AutoGen's protocol ---------------------------------------------------------------------------------------
@@ -441,15 +440,15 @@ class JournaledAgent:
         assert agent is not None
         return agent
 
-    async def scratch(self) -> Agent:
-        """A fresh instance that is no agent: nothing of it is recorded and nothing leaves it."""
+    async def scratch(self) -> tuple[Agent, tuple[object, ...]]:
+        """A fresh instance that is no agent, nothing of which is recorded or leaves it; and what it has borrowed."""
         incarnation = self._new_incarnation(Machine())
         incarnation.continues = False
         if self._incarnation is not None:
             incarnation.construction.repeat(self._incarnation.construction)
         agent = await self._build(incarnation)
         incarnation.end()
-        return agent
+        return agent, incarnation.borrowed
 
     def outside(self, agent: Agent) -> tuple[object, ...]:
         """What an instance was given and is no part of its state."""
@@ -474,7 +473,7 @@ class JournaledAgent:
     async def example(self) -> Agent:
         """A fresh instance to look at; the live one if none can be made beside it (its factory shares what can't be copied)."""
         try:
-            return await self.scratch()
+            return (await self.scratch())[0]
         except NotRestorable:
             return await self.instance()
 

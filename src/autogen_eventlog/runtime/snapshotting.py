@@ -59,8 +59,8 @@ class Maker(Protocol):
     @property
     def recovery(self) -> Recovery: ...
 
-    async def scratch(self) -> Agent:
-        """A fresh instance that is no agent."""
+    async def scratch(self) -> tuple[Agent, tuple[object, ...]]:
+        """A fresh instance that is no agent, and what it has borrowed."""
         ...
 
     def outside(self, agent: Agent) -> tuple[object, ...]:
@@ -287,7 +287,7 @@ class Snapshotting:
             return None
         try:
             encoded = self._log.codec.encode(state, where="state")
-            fresh = await self._maker.scratch()
+            fresh, _ = await self._maker.scratch()
             await fresh.load_state(self._log.codec.decode(encoded.data, where="state"))  # type: ignore[arg-type]
             differing = differences(self._log.codec, agent, fresh)
         except Exception as error:
