@@ -6,7 +6,7 @@ import os
 from typing import ClassVar
 from uuid import UUID
 
-from autogen_core import TopicId
+from autogen_core import AgentId, TopicId
 
 from autogen_eventlog.errors import NotEncodable
 
@@ -73,3 +73,22 @@ def parse_topic(text: str) -> TopicId:
     """The TopicId of `type/source`, as `str(TopicId)` writes it; a topic's type holds no `/`."""
     topic_type, _, source = text.partition("/")
     return TopicId(topic_type, source)
+
+
+def agent_id(agent: AgentId | str) -> AgentId:
+    """An agent's id, also of `type/key`, as `str(AgentId)` writes it.
+
+    Raises:
+        ValueError: The text is no id.
+        TypeError: It is neither an id nor a text.
+    """
+    if isinstance(agent, AgentId):
+        return agent
+    if not isinstance(agent, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(
+            f"an agent is named by its AgentId or by 'type/key', not by a {type(agent).__name__}: {agent!r}"
+        )
+    try:
+        return AgentId.from_str(agent)
+    except ValueError:
+        raise ValueError(f"{agent!r} is no agent's id: give an AgentId, or 'type/key'") from None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from autogen_eventlog.errors import EventsMissing, InvalidPoint, UnknownStream
+from autogen_eventlog.moments import check_times
 from autogen_eventlog.postgres.reader import Reader
 
 SETTLE_SECONDS = 10.0
@@ -96,16 +97,17 @@ def point(*, at: datetime | None = None, version: int | None = None, position: i
     """A point from what a caller gave.
 
     Raises:
-        InvalidPoint: More than one was given, a time without zone, or a number below its first.
+        InvalidPoint: More than one was given, what is no time with a zone, or no number from 1 on.
     """
     given = [name for name, value in (("at", at), ("version", version), ("position", position)) if value is not None]
     if len(given) > 1:
         raise InvalidPoint(", ".join(given), "more than one was given", "Give one of at, version and position")
-    if at is not None and not isinstance(at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidPoint(repr(at), f"it is a {type(at).__name__}", "Give a datetime with a zone")
-    if at is not None and at.tzinfo is None:
-        raise InvalidPoint(at.isoformat(), "it has no time zone", "Give a zone, e.g. datetime.now(timezone.utc)")
+    check_times(at)
     for name, number in (("version", version), ("position", position)):
-        if number is not None and number < 1:
+        if number is None:
+            continue
+        if not isinstance(number, int) or isinstance(number, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidPoint(f"{name} {number!r}", f"it is a {type(number).__name__}", "Give a whole number")
+        if number < 1:
             raise InvalidPoint(f"{name} {number}", "the first is 1", f"Give a {name} from 1 on")
     return Point(at, version, position)

@@ -350,6 +350,9 @@ async def test_a_time_without_a_zone_is_refused(dsn: str) -> None:
             assert caught.value.problem == "it has no time zone"
         with pytest.raises(InvalidPoint):
             [_ async for _ in audit.iterate(since=naive)]
+        for words in (audit.messages(since="1m"), audit.undelivered(until="now"), audit.unanswered_effects(since="1m")):  # type: ignore[arg-type]
+            with pytest.raises(InvalidPoint, match=r"it is a str.*Give a datetime with a zone"):
+                await words
 
 
 async def test_what_can_not_be_meant_is_refused(dsn: str) -> None:

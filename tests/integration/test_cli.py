@@ -433,6 +433,15 @@ def test_a_kind_that_there_is_nothing_of_is_answered_with_those_there_are(cli: C
     assert [line["version"] for line in cli.lines("effects", "--kind", "model.create")] == [6]
 
 
+def test_requests_without_a_result_are_filtered_as_results_are(cli: Cli) -> None:
+    record(cli.dsn, asked_of_the_world)
+    [waiting] = cli.lines("effects", "--unanswered")
+    for of in ([], ["--agent", "clerk/1"]):
+        assert cli.lines("effects", "--unanswered", "--kind", waiting["kind"], "--since", "1h", *of) == [waiting]
+        assert cli.lines("effects", "--unanswered", "--kind", "no.such", *of) == []
+        assert cli.lines("effects", "--unanswered", "--until", "1h", *of) == []
+
+
 def test_effects_are_shown_with_what_was_asked(cli: Cli) -> None:
     record(cli.dsn, asked_of_the_world)
     text = cli.text("effects")

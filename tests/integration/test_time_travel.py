@@ -33,6 +33,11 @@ class Hold:
 
 
 @dataclass
+class Fail:
+    """Raises once the gate agent has answered."""
+
+
+@dataclass
 class Total:
     value: int
 
@@ -61,6 +66,11 @@ class Teller(RoutedAgent):
     async def on_hold(self, message: Hold, ctx: MessageContext) -> Total:
         await self.send_message(Pass(), AgentId("gate", "main"))
         return self._add(message.value)
+
+    @message_handler
+    async def on_fail(self, message: Fail, ctx: MessageContext) -> None:
+        await self.send_message(Pass(), AgentId("gate", "main"))
+        raise ValueError("no money")
 
 
 class Gate(RoutedAgent):
@@ -174,6 +184,9 @@ async def test_points_that_cannot_be_are_refused_by_name_and_nothing_is_made(
         ({"at": now.replace(tzinfo=None)}, "no time zone"),
         ({"at": now, "version": 1}, "more than one was given"),
         ({"version": 1, "position": 1}, "more than one was given"),
+        ({"version": "1"}, "it is a str"),
+        ({"position": 1.5}, "it is a float"),
+        ({"at": "1m"}, "it is a str"),
         ({"at": now, "version": 1, "position": 1}, "more than one was given"),
     ]
     before = await heads(log)
@@ -222,6 +235,18 @@ async def test_an_unknown_type_is_refused_as_autogen_refuses_it(
         await getattr(runtime, operation)(AgentId("stranger", "1"), version=1)
 
 
+async def test_an_agent_is_named_by_its_id_or_in_words(runtime: EventSourcedAgentRuntime) -> None:
+    await lived(runtime, 1, 2)
+    assert (await runtime.view("teller/alice", type=Teller)).values == [1, 2]
+    assert (await runtime.restore("teller/alice", version=3)).agent == ALICE
+    assert (await runtime.snapshot("teller/alice")).agent == ALICE
+    for operation in (runtime.view, runtime.restore):
+        with pytest.raises(ValueError, match="'teller' is no agent's id"):
+            await operation("teller", version=1)
+        with pytest.raises(TypeError, match="not by a int: 7"):
+            await operation(7, version=1)  # type: ignore[arg-type]
+
+
 async def test_a_restore_without_a_point_is_refused(runtime: EventSourcedAgentRuntime) -> None:
     await lived(runtime, 1)
     with pytest.raises(InvalidPoint):
@@ -236,12 +261,20 @@ async def test_a_view_of_another_class_is_a_type_error(runtime: EventSourcedAgen
         await runtime.view(ALICE, type=Gate)
 
 
-async def test_a_runtime_that_records_nothing_says_so() -> None:
+async def test_a_runtime_that_records_nothing_says_so(caplog: pytest.LogCaptureFixture) -> None:
     runtime = EventSourcedAgentRuntime()
+    runtime.start()
+    await runtime.stop()
+    assert "no EventLogHandler among the intervention handlers: nothing is recorded" in caplog.text
     for asked in (runtime.view(ALICE), runtime.restore(ALICE, version=1), runtime.restore_all(position=1)):
         with pytest.raises(RecordingIncomplete) as refused:
             await asked
         assert "EventLogHandler" in refused.value.runtime
+
+
+async def test_a_handler_that_is_given_no_open_log_says_so(dsn: str) -> None:
+    with pytest.raises(TypeError, match=r"async with EventLog\.open"):
+        EventLogHandler(EventLog.open(dsn))  # type: ignore[arg-type]
 
 
 # -- branches ------------------------------------------------------------------------------------------------
@@ -369,6 +402,24 @@ async def test_a_restore_amid_a_delivery_lets_it_go_on_from_there(
 
     await until(finished, "the delivery that was under way then has run to its end")
     assert await runtime.send_message(Add(7), ALICE) == Total(10)
+
+
+async def test_a_handler_that_goes_on_and_fails_is_told_of_whoever_waits(
+    log: EventLog, runtime: EventSourcedAgentRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    Gate.opened.set()
+    with pytest.raises(ValueError, match="no money"):
+        await runtime.send_message(Fail(), ALICE)
+    [sent] = [event async for event in log.read(ALICE) if event.type is EventType.MESSAGE_SENT]
+    assert "went on" not in caplog.text
+    await runtime.restore(ALICE, version=sent.version)
+
+    async def ended() -> bool:
+        return not await log.audit.in_flight(ALICE)
+
+    await until(ended, "the handler has gone on to its end")
+    told = f"teller/alice: the handler run that began at version {sent.delivery} went on, and raised: ValueError('no money')"
+    assert told in caplog.text
 
 
 async def test_a_view_amid_a_delivery_stands_still_there(log: EventLog, runtime: EventSourcedAgentRuntime) -> None:

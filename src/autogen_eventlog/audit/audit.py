@@ -11,7 +11,7 @@ from uuid import UUID
 from autogen_core import AgentId, TopicId
 
 from autogen_eventlog.audit.differences import Difference, compare
-from autogen_eventlog.audit.filters import EVERYWHERE, LARGEST, BranchChoice, Filter, check_limit, check_times
+from autogen_eventlog.audit.filters import EVERYWHERE, LARGEST, BranchChoice, Filter, check_limit
 from autogen_eventlog.audit.records import (
     Activity,
     EffectRecord,
@@ -24,6 +24,7 @@ from autogen_eventlog.audit.records import (
 from autogen_eventlog.codec import Codec
 from autogen_eventlog.events import Outcome, RecordedEvent
 from autogen_eventlog.ids import FIRST_AGENT
+from autogen_eventlog.moments import check_times
 from autogen_eventlog.postgres.pool import Pool
 from autogen_eventlog.postgres.records import WorkerRecord, recorded_event
 
@@ -267,6 +268,42 @@ class Audit:
         Args:
             kind: What was asked, exactly.
         """
+        events = await self._of_effects("audit_recorded_effects", agent, kind, since, until, after, limit)
+        causes = list({event.cause for event in events if event.cause is not None})
+        found = await self._events("audit_requests", {"ids": causes}) if causes else []
+        requests: dict[UUID | None, RecordedEvent] = {request.id: request for request in found}
+        return [effect_record(event, requests.get(event.cause), self._codec) for event in events]
+
+    async def unanswered_effects(
+        self,
+        *,
+        agent: AgentId | str | None = None,
+        kind: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> list[RecordedEvent]:
+        """A page of EffectRequested events whose result the log does not hold, oldest first, abandoned branches included.
+
+        They are under way, the agent has given them up (a time-out), or the process that asked died: what became of them
+        outside is unknown. Of a stream, the result is its end. `metadata["kind"]` says what was asked, the payload how.
+
+        Args:
+            kind: What was asked, exactly.
+        """
+        return await self._of_effects("audit_unanswered_effects", agent, kind, since, until, after, limit)
+
+    async def _of_effects(
+        self,
+        query: str,
+        agent: AgentId | str | None,
+        kind: str | None,
+        since: datetime | None,
+        until: datetime | None,
+        after: int | None,
+        limit: int,
+    ) -> list[RecordedEvent]:
         check_times(since, until)
         check_limit(limit)
         parameters: dict[str, Any] = {"kind": kind, "since": since, "until": until, "after": after or 0, "limit": limit}
@@ -275,23 +312,7 @@ class Audit:
             parameters |= await self._positions(since, until)
         else:
             parameters |= EVERYWHERE | await self._versions(str(agent), since, until, after, newest_first=False)
-        events = await self._events("audit_recorded_effects", parameters)
-        causes = list({event.cause for event in events if event.cause is not None})
-        found = await self._events("audit_requests", {"ids": causes}) if causes else []
-        requests: dict[UUID | None, RecordedEvent] = {request.id: request for request in found}
-        return [effect_record(event, requests.get(event.cause), self._codec) for event in events]
-
-    async def unanswered_effects(
-        self, *, agent: AgentId | str | None = None, after: int | None = None, limit: int = 100
-    ) -> list[RecordedEvent]:
-        """A page of EffectRequested events whose result the log does not hold, oldest first, abandoned branches included.
-
-        They are under way, the agent has given them up (a time-out), or the process that asked died: what became of them
-        outside is unknown. Of a stream, the result is its end. `metadata["kind"]` says what was asked, the payload how.
-        """
-        check_limit(limit)
-        parameters = {"stream": None if agent is None else str(agent), "after": after or 0, "limit": limit}
-        return await self._events("audit_unanswered_effects", parameters)
+        return await self._events(query, parameters)
 
     # -- sums -----------------------------------------------------------------------------------------------------
 

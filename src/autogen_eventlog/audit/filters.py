@@ -10,8 +10,8 @@ from uuid import UUID
 from autogen_core import AgentId, TopicId
 
 from autogen_eventlog.codec.names import type_name
-from autogen_eventlog.errors import InvalidPoint
 from autogen_eventlog.events import Outcome
+from autogen_eventlog.moments import check_times
 
 LARGEST = 2**63 - 1
 EVERYWHERE = {"from_position": 0, "to_position": LARGEST}
@@ -93,18 +93,6 @@ class Filter:
         if self.after is not None:
             return self.after
         return LARGEST if self.newest_first else 0
-
-
-def check_times(*times: datetime | None) -> None:
-    """Refuse a time without a zone.
-
-    Raises:
-        InvalidPoint: One has none.
-    """
-    for time in times:
-        if time is not None and time.tzinfo is None:
-            remedy = "Give a zone, e.g. datetime.now(timezone.utc), or 2026-01-31T14:32:00+00:00"
-            raise InvalidPoint(time.isoformat(), "it has no time zone", remedy)
 
 
 def check_limit(limit: int) -> None:

@@ -320,7 +320,7 @@ def effects(
         str | None, typer.Option(metavar="KIND", help="What was asked, exactly: model.create, tool.run_json, …")
     ] = None,
     unanswered: Annotated[
-        bool, typer.Option("--unanswered", help="Requests whose result the log does not hold; takes --agent only.")
+        bool, typer.Option("--unanswered", help="Requests whose result the log does not hold.")
     ] = False,
     since: Since = None,
     until: Until = None,

@@ -207,7 +207,7 @@ class EffectQuestion:
     limit: int
 
     def arguments(self) -> dict[str, Any]:
-        """As `Audit.recorded_effects` takes them."""
+        """As `Audit.recorded_effects` and `unanswered_effects` take them."""
         given = asdict(self)
         del given["span"]
         return given | {"since": self.span.since, "until": self.span.until}
@@ -237,7 +237,7 @@ async def _answered(log: ReadLog, question: EffectQuestion) -> list[EffectRecord
 
 
 async def _unanswered(log: ReadLog, question: EffectQuestion) -> list[EffectRecord]:
-    events = await log.audit.unanswered_effects(agent=question.agent, after=question.after, limit=question.limit)
+    events = await log.audit.unanswered_effects(**question.arguments())
     return [unanswered_record(event, Codec()) for event in events]
 
 

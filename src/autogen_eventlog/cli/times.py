@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import typer
 
-from autogen_eventlog.audit.filters import check_times
+from autogen_eventlog.moments import check_times
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")

@@ -44,6 +44,7 @@ from autogen_eventlog.distributed.screening import Screening
 from autogen_eventlog.distributed.traffic import Traffic
 from autogen_eventlog.distributed.wire import Wire
 from autogen_eventlog.errors import RecordingIncomplete
+from autogen_eventlog.ids import agent_id
 from autogen_eventlog.runtime.agents import RecordedAgents
 from autogen_eventlog.runtime.answers import reply_to
 from autogen_eventlog.runtime.dropped import record_dropped
@@ -141,6 +142,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
             DatabaseUnavailable: The database did not answer within its bound.
         """
         if self._handler is None:
+            logger.warning("there is no EventLogHandler among the intervention handlers: nothing is recorded")
             await super().start()
             return
         if self._running:
@@ -211,7 +213,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
         while running := [done for shell in shells.values() for done in shell.running if not done.done()]:
             await asyncio.wait(running)
 
-    async def snapshot(self, agent: AgentId, *, timeout: float | None = None) -> SnapshotReport:
+    async def snapshot(self, agent: AgentId | str, *, timeout: float | None = None) -> SnapshotReport:
         """`EventSourcedAgentRuntime.snapshot`, of an agent that this worker has or may take.
 
         Raises:
@@ -220,7 +222,8 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
         """
         self._check_recording("snapshot")
         assert self._handler is not None
-        return await self._agents.snapshot(agent, self._handler.restore_timeout if timeout is None else timeout)
+        bound = self._handler.restore_timeout if timeout is None else timeout
+        return await self._agents.snapshot(agent_id(agent), bound)
 
     async def reply_to(self, message_id: str, recipient: AgentId) -> Any:
         """`EventSourcedAgentRuntime.reply_to`: the agent may be on any worker, or on none at the moment."""
@@ -508,7 +511,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
 
     async def restore(
         self,
-        agent: AgentId,
+        agent: AgentId | str,
         *,
         at: datetime | None = None,
         version: int | None = None,
@@ -523,7 +526,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
             What `EventSourcedAgentRuntime.restore` raises.
         """
         self._check_recording("restore")
-        return await self._states.restore(agent, at=at, version=version, position=position, timeout=timeout)
+        return await self._states.restore(agent_id(agent), at=at, version=version, position=position, timeout=timeout)
 
     async def restore_all(
         self, *, at: datetime | None = None, position: int | None = None, timeout: float | None = None
@@ -562,7 +565,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
 
     async def view(
         self,
-        agent: AgentId,
+        agent: AgentId | str,
         *,
         at: datetime | None = None,
         version: int | None = None,
@@ -581,7 +584,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
             What `EventSourcedAgentRuntime.view` raises.
         """
         self._check_recording("view")
-        where = {"at": at, "version": version, "position": position}
+        agent, where = agent_id(agent), {"at": at, "version": version, "position": position}
         if factory is not None and not self._states.is_here(agent):
             shell = JournaledAgent(agent, self._agents.blueprint(factory, None), self._agents.around)
             instance: Any = await self._agents.travel.view_of(shell, **where)  # type: ignore[arg-type]

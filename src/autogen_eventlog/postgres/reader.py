@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any
 from uuid import UUID
 
-from autogen_eventlog.errors import InvalidPoint
 from autogen_eventlog.events import RecordedEvent
+from autogen_eventlog.moments import check_times
 from autogen_eventlog.postgres.pool import Pool
 from autogen_eventlog.postgres.records import PAGE_BYTES, MessageFilter, Progress, StreamHead, is_full, recorded_event
 from autogen_eventlog.postgres.session import EnsureServer
@@ -120,7 +120,7 @@ class Reader:
         Raises:
             InvalidPoint: a time without a zone.
         """
-        _check_zone(time)
+        check_times(time)
         rows = await self.pool.fetch("version_at", {"stream": stream, "position": position, "time": time})
         return rows[0][0]
 
@@ -130,7 +130,7 @@ class Reader:
         Raises:
             InvalidPoint: a time without a zone.
         """
-        _check_zone(time)
+        check_times(time)
         rows = await self.pool.fetch("position_at", {"time": time})
         return rows[0][0]
 
@@ -197,8 +197,7 @@ class Reader:
         Raises:
             InvalidPoint: a time without a zone.
         """
-        _check_zone(filter.since)
-        _check_zone(filter.until)
+        check_times(filter.since, filter.until)
         order = "newest" if filter.newest_first else "oldest"
         if filter.stream is not None:
             parameters = _conditions(filter) | await self._versions(filter.stream, filter)
@@ -252,8 +251,3 @@ def _conditions(filter: MessageFilter) -> dict[str, Any]:
         "after": start if filter.after is None else filter.after,
         "limit": filter.limit,
     }
-
-
-def _check_zone(time: datetime | None) -> None:
-    if time is not None and time.tzinfo is None:
-        raise InvalidPoint(time.isoformat(), "it has no time zone", "Give a zone, e.g. datetime.now(timezone.utc)")

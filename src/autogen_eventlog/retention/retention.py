@@ -8,6 +8,7 @@ from typing import Final
 
 from autogen_eventlog.errors import InvalidPoint, RetentionRefused
 from autogen_eventlog.log import EventLog
+from autogen_eventlog.moments import check_times
 from autogen_eventlog.postgres.partitions import DroppedPartition, Ground, Partitions, alone
 from autogen_eventlog.retention.archive import Archive
 from autogen_eventlog.retention.plan import Part, Planner
@@ -128,7 +129,6 @@ class Retention:
 
 
 def _check_past(before: datetime) -> None:
-    if before.tzinfo is None:
-        raise InvalidPoint(before.isoformat(), "it has no time zone", "Give a zone, e.g. datetime.now(timezone.utc)")
+    check_times(before)
     if before > datetime.now(timezone.utc):
         raise InvalidPoint(before.isoformat(), "it lies in the future", "Give a past time")

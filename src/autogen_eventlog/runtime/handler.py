@@ -54,6 +54,7 @@ class EventLogHandler(DefaultInterventionHandler):
             a handler goes on when its agent is next needed, and messages wait for `redeliver`.
 
     Raises:
+        TypeError: `log` is no open event log.
         ValueError: An argument is not one of those named here.
     """
 
@@ -71,6 +72,8 @@ class EventLogHandler(DefaultInterventionHandler):
         replay_io: ReplayIO = "refuse",
         resume: bool = True,
     ) -> None:
+        if not isinstance(log, EventLog):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"log is a {type(log).__name__}: give what `async with EventLog.open(…) as log` gives")
         if replay_io not in ("refuse", "allow"):
             raise ValueError(f"replay_io is 'refuse' or 'allow', not {replay_io!r}")
         if durability not in ("output", "strict"):
@@ -100,7 +103,7 @@ class EventLogHandler(DefaultInterventionHandler):
 
     # -- the past -------------------------------------------------------------------------------------------------
 
-    async def restore(self, agent: AgentId, **point: Any) -> Any:
+    async def restore(self, agent: AgentId | str, **point: Any) -> Any:
         """`EventSourcedAgentRuntime.restore`, of the runtime this handler was given to.
 
         Raises:
@@ -108,7 +111,7 @@ class EventLogHandler(DefaultInterventionHandler):
         """
         return await self._event_sourced("restore").restore(agent, **point)
 
-    async def view(self, agent: AgentId, **point: Any) -> Any:
+    async def view(self, agent: AgentId | str, **point: Any) -> Any:
         """`EventSourcedAgentRuntime.view`, of the runtime this handler was given to.
 
         Raises:

@@ -34,7 +34,7 @@ from autogen_eventlog.checking.report import CheckMode, CheckReport, OnProgress
 from autogen_eventlog.codec import Encoded
 from autogen_eventlog.errors import MessageNotDelivered
 from autogen_eventlog.events import EventData
-from autogen_eventlog.ids import parse_topic
+from autogen_eventlog.ids import agent_id, parse_topic
 from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.incarnation.parts import Call
 from autogen_eventlog.runtime.agents import RecordedAgents, traced
@@ -296,7 +296,9 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
     # -- running --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        if self._handler is not None:
+        if self._handler is None:
+            logger.warning("there is no EventLogHandler among the intervention handlers: nothing is recorded")
+        else:
             self._tracer_helper.look()  # type: ignore[attr-defined]
         super().start()
         if self._handler is not None and self._handler.resume:
@@ -363,7 +365,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
 
     async def restore(
         self,
-        agent: AgentId,
+        agent: AgentId | str,
         *,
         at: datetime | None = None,
         version: int | None = None,
@@ -376,6 +378,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         (handlers, calls not yet answered) goes on from there.
 
         Args:
+            agent: Its id, or `"type/key"`.
             at: A zone-aware time, not in the future: the state after the last event recorded at or before it.
             version: The state after this event of the agent's stream.
             position: The state after the last event of the agent at or before this position.
@@ -390,7 +393,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             StreamOwned: Another worker has the agent.
         """
         return await self._traveller("restore").restore(
-            agent, at=at, version=version, position=position, timeout=timeout
+            agent_id(agent), at=at, version=version, position=position, timeout=timeout
         )
 
     async def restore_all(
@@ -410,7 +413,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
 
     async def view(
         self,
-        agent: AgentId,
+        agent: AgentId | str,
         *,
         at: datetime | None = None,
         version: int | None = None,
@@ -423,7 +426,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             TypeError: The instance is not of `type`.
             What `restore` raises, without AgentBusy and StreamOwned.
         """
-        instance = await self._traveller("view").view(agent, at=at, version=version, position=position)
+        instance = await self._traveller("view").view(agent_id(agent), at=at, version=version, position=position)
         if not isinstance(instance, type):
             raise TypeError(f"agent {agent} is a {instance.__class__.__qualname__}, not a {type.__qualname__}")
         return instance
@@ -519,7 +522,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         shell_for, subscribers = self._agents.shell_for, self._subscribers
         return Redelivering(self._handler.log, shell_for, subscribers, self._again, left, self._redelivery)
 
-    async def snapshot(self, agent: AgentId, *, timeout: float | None = None) -> SnapshotReport:
+    async def snapshot(self, agent: AgentId | str, *, timeout: float | None = None) -> SnapshotReport:
         """Take a snapshot of an agent now, and prove it: recoveries and views begin there.
 
         Args:
@@ -537,7 +540,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
         if self._handler is None:
             raise EventLogHandler.incomplete("snapshot", "a runtime without an EventLogHandler")
         bound = self._handler.restore_timeout if timeout is None else timeout
-        return await self._agents.snapshot(agent, bound)
+        return await self._agents.snapshot(agent_id(agent), bound)
 
     async def reply_to(self, message_id: str, recipient: AgentId) -> Any:
         """The reply to a message that was sent from outside any agent, by this process or by one that is no more.

@@ -406,6 +406,8 @@ class JournaledAgent:
         incarnation.on_live = announce
 
     def _enliven(self, incarnation: Incarnation) -> None:
+        for delivery in incarnation.deliveries.values():
+            delivery.done.add_done_callback(partial(_tell_of_failure, self.stream, delivery.number))
         incarnation.begin()
         self._incarnation = incarnation
 
@@ -663,3 +665,12 @@ def shell_class(agent_class: type | None) -> type[JournaledAgent]:
     if agent_class is None:
         return JournaledAgent
     return type(agent_class.__name__, (JournaledAgent,), {"__module__": JournaledAgent.__module__})
+
+
+def _tell_of_failure(stream: str, version: int, done: asyncio.Future[Completion]) -> None:
+    """A handler that went on after a recovery has failed: who sent its message may be gone."""
+    if done.cancelled() or done.exception() is not None:
+        return  # the instance has ended: the handler goes on with the next
+    if done.result().outcome is Outcome.RAISED:
+        error = done.result().error
+        logger.warning("%s: the handler run that began at version %d went on, and raised: %r", stream, version, error)

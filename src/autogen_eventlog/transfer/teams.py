@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from autogen_core import AgentId
 
 from autogen_eventlog.errors import InvalidState, MessageTypesMissing
+from autogen_eventlog.ids import agent_id
 from autogen_eventlog.points import point
 from autogen_eventlog.runtime.in_process import EventSourcedAgentRuntime
 from autogen_eventlog.runtime.plain_states import Trial, autogen_form, trial
@@ -38,7 +39,7 @@ class StateOwner(Protocol):
 
 async def autogen_state(
     runtime: EventSourcedAgentRuntime,
-    agent: AgentId,
+    agent: AgentId | str,
     *,
     at: datetime | None = None,
     version: int | None = None,
@@ -54,7 +55,7 @@ async def autogen_state(
         What `runtime.view` raises.
     """
     return given_back(
-        await runtime.recorded_agents.travel.plain(agent, point(at=at, version=version, position=position))
+        await runtime.recorded_agents.travel.plain(agent_id(agent), point(at=at, version=version, position=position))
     )
 
 
