@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+import psycopg
 import pytest
 from autogen_core import AgentId, CancellationToken, MessageContext, RoutedAgent, rpc
 
@@ -45,6 +46,9 @@ class Caller(RoutedAgent):
 
     async def by_timeout(self) -> str:
         return await asyncio.wait_for(self.send_message(Wait(60), SLOW), 0.3)
+
+    async def by_long_timeout(self) -> str:
+        return await asyncio.wait_for(self.send_message(Wait(60), SLOW), 2)
 
     async def by_task(self) -> str:
         task = asyncio.ensure_future(self.send_message(Wait(60), SLOW))
@@ -112,6 +116,29 @@ async def test_a_call_that_was_given_up_and_never_arrives_is_in_the_log_as_undel
     assert await one.send_message(Job("timeout"), CALLER) == "TimeoutError"
     await eventually(lambda: _nothing_waits(workers), "it is said to be undeliverable", timeout=20)
     assert [record.message for record in await workers.log.audit.messages(outcome="dropped", agent=SLOW)]
+
+
+async def test_that_a_call_is_given_up_is_said_once_it_is_in_the_log(workers: Workers, dsn: str) -> None:
+    one, two = await workers.ours(Job, Wait, patience=20.0), await workers.ours(Job, Wait, patience=20.0)
+    await one.register_factory("caller", Caller)
+    await two.register_factory("slow", Slow)
+    asked = asyncio.create_task(one.send_message(Job("long_timeout"), CALLER))
+    await eventually(lambda: _is_called(workers), "the call has arrived")
+    caller = await one.try_get_underlying_agent_instance(CALLER, Caller)
+    async with await psycopg.AsyncConnection.connect(dsn) as holder:
+        await holder.execute("SELECT FROM eventlog.stream WHERE id = %s FOR UPDATE", [str(CALLER)])
+        assert caller.log == []
+        await until(lambda: caller.log == ["TimeoutError"], "the caller has given up, and can't record it")
+        await one.agent_metadata(SLOW)  # goes the way that a word of the giving up would have gone before it
+        slow = await two.try_get_underlying_agent_instance(SLOW, Slow)
+        assert slow.cancelled == 0
+        await holder.rollback()
+    assert await asked == "TimeoutError"
+    await until(lambda: slow.cancelled == 1, "the recipient has heard of it")
+
+
+async def _is_called(workers: Workers) -> bool:
+    return bool(await workers.log.audit.in_flight(agent=SLOW))
 
 
 async def _nothing_waits(workers: Workers) -> bool:

@@ -23,6 +23,7 @@ from autogen_core import AgentId, TopicId
 from autogen_eventlog.codec import Encoded
 from autogen_eventlog.distributed.wire import Origin
 from autogen_eventlog.errors import EventLogError, InstanceEnded, MessageTooLarge, Undeliverable
+from autogen_eventlog.incarnation.incarnation import Incarnation
 from autogen_eventlog.postgres.reader import Reader
 from autogen_eventlog.postgres.records import Progress
 
@@ -53,6 +54,8 @@ class Sent:
     """Of a call. None: a publication, which has none."""
     acknowledged: bool = False
     """A worker said that it has it in hand."""
+    caller: Incarnation | None = None
+    """Of an agent's call."""
     given_up: bool = False
     """Of a call: nobody waits for the answer any more. As in AutoGen, what was sent arrives."""
     taken: dict[AgentId, list[float]] = field(default_factory=dict[AgentId, list[float]])

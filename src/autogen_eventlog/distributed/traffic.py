@@ -37,7 +37,7 @@ from autogen_eventlog.distributed.receiving import CANCEL, Receiving
 from autogen_eventlog.distributed.registrations import Registrations
 from autogen_eventlog.distributed.screening import Screening
 from autogen_eventlog.distributed.wire import Origin, Wire
-from autogen_eventlog.errors import InstanceEnded, Undeliverable
+from autogen_eventlog.errors import EventLogError, InstanceEnded, Undeliverable
 from autogen_eventlog.events import EventData, EventType, RecordedEvent
 from autogen_eventlog.ids import parse_topic
 from autogen_eventlog.incarnation.incarnation import Incarnation
@@ -189,7 +189,13 @@ class Traffic:
         try:
             origin = _origin(call.event)
             reply = await self.call(
-                call.message, call.recipient, sender=incarnation.id, origin=origin, token=call.token, again=call.again
+                call.message,
+                call.recipient,
+                sender=incarnation.id,
+                origin=origin,
+                token=call.token,
+                again=call.again,
+                caller=incarnation,
             )
         except (KeyboardInterrupt, SystemExit):
             raise  # the program ends, and no agent hears of it
@@ -222,12 +228,14 @@ class Traffic:
         origin: Origin,
         token: CancellationToken,
         again: bool = False,
+        caller: Incarnation | None = None,
         intervene: bool = True,
     ) -> Any:
         """Send a message that is durable, and wait for its answer.
 
         Args:
             again: It was sent before, by an instance that is no more.
+            caller: The agent that waits for the answer.
 
         Raises:
             MessageDroppedException: An intervention handler dropped it, or its answer.
@@ -243,7 +251,7 @@ class Traffic:
         request = request_of(self._wire.pack(message), recipient, request_id=request_id, sender=sender, origin=origin)
         envelope = pb.Message(request=request)
         self._connection().check(envelope, f"message to {recipient}")
-        sent = Sent(origin, message, sender, loop.time(), _now(), recipient=recipient, answer=answer)
+        sent = Sent(origin, message, sender, loop.time(), _now(), recipient=recipient, answer=answer, caller=caller)
         self._calls[request_id] = answer
         self.outstanding.add(sent)
 
@@ -305,10 +313,15 @@ class Traffic:
     def _arrived_in_vain(self, sent: Sent) -> None:
         """Have its handler told that nobody waits for it."""
         if sent.recipient is not None:
-            self._saying.add(self._spawn(self._say_given_up(sent.origin, sent.recipient)))
+            self._saying.add(self._spawn(self._say_given_up(sent.caller, sent.origin, sent.recipient)))
 
-    async def _say_given_up(self, origin: Origin, recipient: AgentId) -> None:
+    async def _say_given_up(self, caller: Incarnation | None, origin: Origin, recipient: AgentId) -> None:
         """Until it is in the log: the worker that had the call may be gone, and its handler about to go on elsewhere."""
+        if caller is not None:
+            try:
+                await caller.durable
+            except EventLogError:
+                return  # nor has the agent given up, then: whoever is the agent now waits
         said = StringValue(value=CANCEL + f"{origin.cause.hex} {recipient}")
         for _ in range(_TIMES_SAID):
             if await self._control.ask(to_agent(recipient), said, timeout=_ASK_AGAIN_SECONDS) is not None:

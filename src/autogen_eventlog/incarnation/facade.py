@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from autogen_core import (
@@ -105,7 +106,9 @@ class RuntimeFacade(AgentRuntime):
         call = Call(event, recipient, encoded, message, future, CancellationToken())
         if cancellation_token is not None:
             cancellation_token.link_future(future)
-            cancellation_token.add_callback(call.give_up)  # at once, as AutoGen's runtime passes the token itself on
+            cancellation_token.add_callback(
+                partial(incarnation.give_up, call)
+            )  # at once, as AutoGen's runtime passes the token itself on
         incarnation.calls[event.id] = call
         if incarnation.live:
             incarnation.let_out(call, ticket)
@@ -114,7 +117,7 @@ class RuntimeFacade(AgentRuntime):
         finally:
             incarnation.calls.pop(event.id, None)
             if future.cancelled():
-                call.give_up()
+                incarnation.give_up(call)
             elif future.done():
                 future.exception()  # an answer that came as the waiting task was cancelled is nobody's error
 
@@ -148,6 +151,8 @@ class RuntimeFacade(AgentRuntime):
         if message_id is not None:
             metadata["asked_id"] = message_id
         event, ticket = await incarnation.produce(made, delivery=current_delivery(), metadata=metadata)
+        if cancellation_token is not None:
+            cancellation_token.add_callback(incarnation.say)
         if incarnation.live:
             incarnation.let_out_publication(event, encoded, message, ticket, _to_pass_on(cancellation_token))
 

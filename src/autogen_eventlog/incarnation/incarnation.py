@@ -295,6 +295,18 @@ class Incarnation:
             error = as_recorded(self.codec, message, error)
         self._settle(call.future, reply, error)
 
+    def give_up(self, call: Call) -> None:
+        """The agent waits for an answer no longer."""
+        if self.ended:
+            return  # whoever is the agent now may wait
+        self.say()
+        call.give_up()
+
+    def say(self) -> None:
+        """Have what led here in the log, before anything that comes of it is in another's stream."""
+        if self.live and self.session.unsaid and self.session.in_thread:
+            self._record_schedule()
+
     # -- inputs, from the journal ---------------------------------------------------------------------------------
 
     def apply(self, event: RecordedEvent) -> None:
