@@ -221,7 +221,10 @@ class TypeNotAllowed(_Fielded):
     def message(self) -> str:
         remedy = "Register it with log.register_types(...), or read the event as an opaque payload"
         if self.type_name.startswith("__main__:"):
-            remedy += ". A class of a script that is run is another class in every script: define it in a module"
+            remedy = (
+                "The class was defined in the script that was run, and so is another one in every script. Define it in a "
+                f"module, and say so there: autogen_eventlog.renamed({self.type_name!r}, the class)"
+            )
         return (
             f"{self.path}: stored type {self.type_name!r} is not registered here, and stored names are never "
             f"imported. {remedy}"

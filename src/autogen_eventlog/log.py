@@ -227,6 +227,11 @@ class EventLog:
                 await self._stack.enter_async_context(self._writer)
                 self._writes.set()
 
+    @property
+    def writes(self) -> bool:
+        """Whether the writing side is open."""
+        return self._writes.is_set()
+
     async def writing(self) -> None:
         """Return once the writing side is open."""
         await self._writes.wait()

@@ -457,7 +457,7 @@ def test_effects_are_shown_with_what_was_asked(cli: Cli) -> None:
 
 def test_a_log_is_made_by_init_and_by_nothing_else(empty_dsn: str) -> None:
     cli = Cli(empty_dsn)
-    for command in (["messages"], ["restore", "a/1"], ["restore", "a/1", "--app", "os:getcwd"]):
+    for command in (["messages"], ["restore", "a/1"], ["restore", "a/1", "--app", "builtins:repr"]):
         assert "Make one with `eventlog init`" in cli.refused(*command)
     assert "is ready" in cli.text("init")
     [again] = cli.lines("init")
@@ -547,7 +547,7 @@ def taken() -> Iterator[str]:
 
 
 def test_an_address_that_is_taken_or_none_is_refused_by_name(cli: Cli, taken: str) -> None:
-    nowhere = ["worker", "os:getcwd", "--host", "127.0.0.1:1", "--connect-timeout", "0.1"]
+    nowhere = ["worker", "builtins:repr", "--host", "127.0.0.1:1", "--connect-timeout", "0.1"]
     for arguments in (
         ["host", "--address", taken],
         ["host", "--plain", "--address", taken],
@@ -563,7 +563,7 @@ def test_an_address_that_is_taken_or_none_is_refused_by_name(cli: Cli, taken: st
 
 @pytest.mark.parametrize("address", ["localhost", "host.internal:", "localhost:http", "10.0.0.1"])
 def test_a_host_without_a_port_is_a_mistake_in_the_command_line(cli: Cli, address: str) -> None:
-    result = cli.run("worker", "os:getcwd", "--host", address)
+    result = cli.run("worker", "builtins:repr", "--host", address)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "has no port" in result.stderr and "ADDRESS:PORT" in result.stderr
 
@@ -575,6 +575,7 @@ def test_a_host_without_a_port_is_a_mistake_in_the_command_line(cli: Cli, addres
         ("os:missing", "has no attribute 'missing'"),
         ("os:environ", "it is a _Environ, not a function"),
         ("os", "give MODULE:FUNCTION"),
+        ("os:getcwd", "it is called with the runtime, and nothing else: too many positional arguments"),
     ],
 )
 def test_a_worker_without_a_program_is_refused_by_name(cli: Cli, register: str, said: str) -> None:

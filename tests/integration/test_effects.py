@@ -361,9 +361,10 @@ async def test_somebody_is_asked_what_became_of_an_unknown_outcome(
         assert third.runs == 0
 
 
-def test_nobody_to_ask_is_said_at_once(dsn: str) -> None:
-    with pytest.raises(ValueError, match="ask_unknown"):
-        EventLogHandler(None, effects_unknown={"tool": "ask"})  # type: ignore[arg-type]
+async def test_nobody_to_ask_is_said_at_once(dsn: str) -> None:
+    async with EventLog.open(dsn) as log:
+        with pytest.raises(ValueError, match="ask_unknown"):
+            EventLogHandler(log, effects_unknown={"tool": "ask"})
 
 
 async def test_a_registered_instance_is_viewed_with_the_client_that_it_has(dsn: str) -> None:

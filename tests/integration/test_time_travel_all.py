@@ -7,10 +7,11 @@ import os
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from uuid import UUID
 
 import pytest
-from autogen_core import AgentId
+from autogen_core import AgentId, MessageContext, RoutedAgent, message_handler
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
 from autogen_eventlog.errors import InvalidPoint
@@ -103,6 +104,58 @@ async def test_all_agents_brought_to_one_point_agree_and_go_on_together(dsn: str
         await orders(runtime, first, 6)
         await check_totals(runtime, log)
         await check_every_version(runtime, log, rnd)
+
+
+@dataclass
+class Visit:
+    seconds: float = 0.0
+
+
+class Boss(RoutedAgent):
+    """Sleeps, and then calls one who has never been called."""
+
+    def __init__(self) -> None:
+        super().__init__("boss")
+
+    @message_handler
+    async def on_visit(self, message: Visit, ctx: MessageContext) -> None:
+        await asyncio.sleep(message.seconds)
+        await self.send_message(Visit(), AgentId("late", "k"))
+
+
+class Late(RoutedAgent):
+    def __init__(self) -> None:
+        super().__init__("late")
+        self.visits = 0
+
+    @message_handler
+    async def on_visit(self, message: Visit, ctx: MessageContext) -> None:
+        self.visits += 1
+
+
+async def test_an_agent_that_is_made_while_deliveries_are_waited_for_is_in_the_cut_as_well(dsn: str) -> None:
+    async with EventLog.open(dsn) as log:
+        runtime = EventSourcedAgentRuntime(intervention_handlers=[EventLogHandler(log)])
+        await Boss.register(runtime, "boss", Boss)
+        await Late.register(runtime, "late", Late)
+        runtime.start()
+        boss, late = AgentId("boss", "k"), AgentId("late", "k")
+        asked = asyncio.create_task(runtime.send_message(Visit(0.5), boss))
+
+        async def begun() -> bool:
+            return bool(await log.audit.in_flight(agent=boss))
+
+        await until(begun, "the boss is at work")
+        [delivered] = [event async for event in log.read(boss) if event.type is EventType.MESSAGE_DELIVERED]
+        reports = await runtime.restore_all(position=delivered.position)
+        assert [(report.agent, report.version) for report in reports] == [(boss, 2), (late, 0)]
+        await asked
+
+        async def visited() -> bool:
+            return not await log.audit.in_flight() and (await runtime.view(late, type=Late)).visits == 1
+
+        await until(visited, "the boss has gone on, and has called once")
+        await runtime.stop_when_idle()
 
 
 async def notes(log: EventLog, reports: list[RestoreReport]) -> list[RecordedEvent]:

@@ -63,6 +63,7 @@ INTERNAL = {
 """Public for the package's own modules alone."""
 
 RAISE_NOTHING = {
+    "EventLog.writes",
     "EventLog.writing",
     "EventLog.statistics",
     "EventLog.writer",

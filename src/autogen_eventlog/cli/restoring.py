@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -69,7 +70,19 @@ def import_function(name: str) -> Callable[[Any], Any]:
         raise ValueError(f"{name!r}: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ValueError(f"{name!r}: it is a {type(found).__name__}, not a function")
+    _check_takes_one(name, found)
     return found
+
+
+def _check_takes_one(name: str, function: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some that are written in C say nothing of it
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise ValueError(f"{name!r}: it is called with the runtime, and nothing else: {error}") from error
 
 
 async def view(

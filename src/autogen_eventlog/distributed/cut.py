@@ -9,7 +9,7 @@ branches is refused where it arrives.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -31,6 +31,8 @@ _HELD_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 
 Step = dict[str, Any]
+Known = Callable[[], Awaitable[list[AgentId]]]
+"""All agents that the log knows."""
 AskType = Callable[[str, Step], Any]
 """Asks the worker that has an agent type to do a step; its answer, or None if no worker has the type."""
 
@@ -140,20 +142,24 @@ class CutLeader:
         self._put_in_log = put_in_log
 
     async def restore_all(
-        self, known: Iterable[AgentId], *, at: datetime | None, position: int | None, timeout: float
+        self, known: Known, *, at: datetime | None, position: int | None, timeout: float
     ) -> list[RestoreReport]:
         """See `EventSourcedGrpcWorkerAgentRuntime.restore_all`."""
         cut = await self._travel.cut(at=at, position=position)
-        token = uuid4().hex
-        agents: dict[str, list[AgentId]] = {}
-        for agent in known:
-            agents.setdefault(agent.type, []).append(agent)
-        checked = {agent_type: await self._step("check", agent_type, cut, token) for agent_type in agents}
-        here = [agent_type for agent_type, answer in checked.items() if answer is not None]
-        nowhere = [agent for agent_type, answer in checked.items() if answer is None for agent in agents[agent_type]]
-        await self._hold_all(here, cut, token, timeout)
+        token, loop = uuid4().hex, asyncio.get_running_loop()
+        ends = loop.time() + timeout
+        agents, here = await known(), list[str]()
         reports: list[RestoreReport] = []
         try:
+            while True:
+                here, nowhere = await self._checked(agents, cut, token)
+                await self._hold_all(here, cut, token, timeout)
+                before, agents = set(agents), await known()
+                if before.issuperset(agents):
+                    break
+                await self._release_all(here, cut, token)  # the deliveries that were waited for made agents
+                if loop.time() > ends:
+                    raise AgentBusy(", ".join(map(str, set(agents) - before)), 0, timeout)
             for agent in nowhere:
                 version = await self._log.reader.version_at(str(agent), position=cut)
                 reports.append(await self._put_in_log(agent, version, cut, token))
@@ -166,6 +172,15 @@ class CutLeader:
         finally:
             await self._release_all(here, cut, token)
         return sorted(reports, key=lambda report: str(report.agent))
+
+    async def _checked(self, agents: Iterable[AgentId], cut: int, token: str) -> tuple[list[str], list[AgentId]]:
+        """The types that workers have, whose agents can be brought to the cut, and the agents of the others."""
+        by_type: dict[str, list[AgentId]] = {}
+        for agent in agents:
+            by_type.setdefault(agent.type, []).append(agent)
+        checked = {agent_type: await self._step("check", agent_type, cut, token) for agent_type in by_type}
+        nowhere = [agent for agent_type, answer in checked.items() if answer is None for agent in by_type[agent_type]]
+        return [agent_type for agent_type, answer in checked.items() if answer is not None], nowhere
 
     async def _hold_all(self, types: list[str], cut: int, token: str, timeout: float) -> None:
         loop = asyncio.get_running_loop()

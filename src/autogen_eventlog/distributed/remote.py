@@ -121,7 +121,9 @@ class RemoteStates:
     async def restore_all(
         self, *, at: datetime | None, position: int | None, timeout: float | None
     ) -> list[RestoreReport]:
-        known = [agent async for agent in self._known()]
+        async def known() -> list[AgentId]:
+            return [agent async for agent in self._known()]
+
         leader = CutLeader(self._log, self._agents, self._ask_type, self._put_in_log)
         patience = self._agents.handler.restore_timeout if timeout is None else timeout
         return await leader.restore_all(known, at=at, position=position, timeout=patience)

@@ -89,6 +89,7 @@ class EventLogHandler(DefaultInterventionHandler):
         self.resume = resume
         self.submissions = Submissions(log)
         self._runtime: Any = None
+        self._told = False
 
     def attached_to(self, runtime: Any) -> None:
         """Told by an event-sourced runtime that it records for this handler."""
@@ -157,6 +158,12 @@ class EventLogHandler(DefaultInterventionHandler):
     async def _submitted(
         self, message: Any, context: MessageContext, *, recipient: str | None = None, topic: str | None = None
     ) -> None:
+        if not self._told:
+            self._told = True
+            logger.warning(
+                "on AutoGen's own runtime only what is sent is recorded, and no agent can be restored: use "
+                "EventSourcedAgentRuntime, or EventSourcedGrpcWorkerAgentRuntime, in its place"
+            )
         await self.submissions.open()
         _, ticket = self.submissions.submit(
             self._encode(message),

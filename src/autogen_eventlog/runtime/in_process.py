@@ -601,8 +601,9 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
             await stop()
         finally:
             if self._resumption is not None and runs:
-                self._resumption.release()
-                self._resumption = None
+                resumption, self._resumption = self._resumption, None
+                resumption.release()
+                await resumption.ended()
             if runs and isinstance(queue, RunQueue):
                 self._end_run(queue)
         if self._handler is not None:

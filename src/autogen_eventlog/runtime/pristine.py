@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection
@@ -39,6 +40,7 @@ class Pristine:
         self._at = dict(held)
         reach = behind(held.values(), but=agent, own=own)
         self._outside = {**_outside(agent), **_behind_stand_ins(reach.outside), **_constants(agent, reach.held)}
+        self._cells = [value for value in reach.held.values() if isinstance(value, types.CellType)]
         self._empty = [value for value in reach.held.values() if _is_copied_empty(value, held)]
         self.known: dict[int, Any] = {}
         """The copies, by the ids of the originals. (A memo of `deepcopy`, which keeps those alive.)"""
@@ -66,6 +68,8 @@ class Pristine:
             NotRestorable: One can't be copied.
         """
         memo = self._memo(agent, {id(self.known[id(value)]): empty(value) for value in self._empty})
+        cells = [self.known[id(cell)] for cell in self._cells if id(cell) in self.known]
+        memo.update({id(cell): types.CellType() for cell in cells})
         first = self._first()
         if first is not None:
             memo[id(first)] = agent
@@ -75,7 +79,8 @@ class Pristine:
                 instead[id(value)] = copy.deepcopy(self._then(path, value), memo)
             except Exception:  # as above
                 raise _not_copied(agent_id, path, value) from None
-        return instead
+        _fill(cells, memo)
+        return instead | {id(cell): memo[id(self.known[id(cell)])] for cell in self._cells if id(cell) in self.known}
 
     def _then(self, path: str, value: Any) -> Any:
         if id(value) in self.known:
@@ -90,7 +95,9 @@ class Pristine:
 
     def _copy(self, agent: Agent, held: dict[str, Any]) -> None:
         self.known = self._memo(agent, {id(value): empty(value) for value in self._empty})
+        self.known.update({id(cell): types.CellType() for cell in self._cells})
         copy.deepcopy(list(held.values()), self.known)
+        _fill(self._cells, self.known)
 
     def _is_possible(self, agent: Agent, value: Any) -> bool:
         try:
@@ -98,6 +105,13 @@ class Pristine:
         except Exception:  # as above
             return False
         return True
+
+
+def _fill(cells: Collection[types.CellType], memo: dict[int, Any]) -> None:
+    """Give the copies of variables that functions rebind what a copy of their content is."""
+    for cell in cells:
+        for value in attributes(cell).values():
+            memo[id(cell)].cell_contents = copy.deepcopy(value, memo)
 
 
 def empty(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """What hangs on an object, and what a factory leads to; read without running code of the classes met.
 
 Four sorts are told apart. What is *held* has an identity and may change: two who have it see what each other does to it.
-What *leads* (a tuple, a function, a frozen dataclass) does not change, but what it holds may. Behind the others nothing is
+What *leads* (a tuple, a function, a frozen dataclass) does not change, but what it holds may: of a variable that a function
+rebinds (`nonlocal`), the cell is held. Behind the others nothing is
 looked for: what stands for the *outside*, as models and tools do, and *values*, among them what the whole process shares.
 """
 
@@ -11,6 +12,7 @@ import asyncio
 import contextvars
 import datetime
 import decimal
+import dis
 import functools
 import inspect
 import logging
@@ -63,6 +65,7 @@ _CODE: Final = (
     types.MethodWrapperType,
     functools.partial,
 )
+_REBINDING: Final = ("STORE_DEREF", "DELETE_DEREF")
 _CACHED: Final = type(functools.lru_cache(lambda: None))
 _SEQUENCES: Final = (list, tuple, deque)
 _CONSTRUCTION: Final = ("__new__", "__init__", "__post_init__")
@@ -106,6 +109,8 @@ def attributes(value: Any) -> dict[str, Any]:
     """What hangs on an object by name: its attributes, or what a function, a method or a partial is bound to."""
     if isinstance(value, types.FunctionType):
         return _bound_to_function(value)
+    if isinstance(value, types.CellType):
+        return _in_cell(value)
     if isinstance(value, (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)):
         return {"__self__": value.__self__}
     if isinstance(value, functools.partial):
@@ -138,12 +143,29 @@ slots_of = functools.lru_cache(maxsize=4096)(slots)
 
 def _bound_to_function(function: types.FunctionType) -> dict[str, Any]:
     found: dict[str, Any] = {"__defaults__": function.__defaults__, "__kwdefaults__": function.__kwdefaults__}
+    rebound = rebinds(function.__code__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # a name that is not assigned yet
-            continue
+        for content in [cell] if name in rebound else _in_cell(cell).values():
+            found[name] = content
     return {**function.__dict__, **found}
+
+
+def _in_cell(cell: types.CellType) -> dict[str, Any]:
+    try:
+        return {"cell_contents": cell.cell_contents}
+    except ValueError:  # a name that is not assigned yet
+        return {}
+
+
+@functools.lru_cache(maxsize=4096)
+def rebinds(code: types.CodeType) -> frozenset[str]:
+    """The variables from outside that a function, or one within it, gives other values."""
+    return frozenset(
+        instruction.argval
+        for one in codes(code)
+        for instruction in dis.get_instructions(one)
+        if instruction.opname in _REBINDING and instruction.argval in code.co_freevars
+    )
 
 
 def items(value: Any) -> Iterable[tuple[Any, Any]]:

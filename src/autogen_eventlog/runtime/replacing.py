@@ -70,6 +70,8 @@ class Replacing:
 
     def run(self, agent: Any) -> None:
         self._of(agent)
+        if any(isinstance(new, types.CellType) for new in self._instead.values()):
+            self._pending.extend([*self._instead.values()])  # copies hold the functions that their originals hold
         while self._pending:
             self._within(self._pending.popleft())
 
@@ -94,7 +96,10 @@ class Replacing:
         """Whether something that is replaced hangs on what can't change; what may, and hangs on it, waits for its turn."""
         pending, seen, leads = [value], {id(value)}, False
         while pending:
-            for part in parts(pending.pop()):
+            holder = pending.pop()
+            cells = (holder.__closure__ or ()) if isinstance(holder, types.FunctionType) else ()
+            leads = leads or any(self._instead.get(id(cell), cell) is not cell for cell in cells)
+            for part in parts(holder):
                 sort = sort_of(part, self._own)
                 if id(part) in self._instead:
                     leads = leads or self._instead[id(part)] is not part
@@ -138,9 +143,9 @@ class Replacing:
     def _function(self, function: types.FunctionType) -> types.FunctionType:
         """One like it. It is known before what it closes over is looked at: that may be the function itself."""
         closure = function.__closure__ or ()
-        fresh = [cell for cell in closure if id(cell) not in self._cells]
+        fresh = [cell for cell in closure if id(cell) not in self._cells and not self._stays(cell)]
         self._cells.update({id(cell): types.CellType() for cell in fresh})
-        cells = tuple(self._cells[id(cell)] for cell in closure)
+        cells = tuple(self._cells.get(id(cell)) or self._of(cell) for cell in closure)
         made = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, cells)
         self._instead[id(function)] = made
         for cell in fresh:
@@ -151,6 +156,10 @@ class Replacing:
             setattr(made, name, getattr(function, name))
         return made
 
+    def _stays(self, cell: types.CellType) -> bool:
+        """Whether it is a variable that functions rebind: others that have it must go on to see that."""
+        return id(cell) in self._instead or id(cell) in self._held
+
     def _fill(self, cell: types.CellType, new: types.CellType) -> None:
         try:
             new.cell_contents = self._of(cell.cell_contents)
@@ -160,6 +169,10 @@ class Replacing:
     # -- what can ---------------------------------------------------------------------------------------------------
 
     def _within(self, holder: Any) -> None:
+        if isinstance(holder, types.CellType):
+            for value in attributes(holder).values():
+                holder.cell_contents = self._of(value)
+            return
         own, slots = own_dict(holder), slots_of(cast("type[Any]", type(holder)))
         for name, value in attributes(holder).items():
             if (new := self._of(value)) is not value:

@@ -67,6 +67,10 @@ class Resumption:
         if self._ends is not None:
             self._ends.cancel()
 
+    async def ended(self) -> None:
+        """Return once nothing of it runs any more, after `release`: the log may be closed then, amid no query of it."""
+        await asyncio.wait([task for task in (self._task, self._ends) if task is not None])
+
     # -- inside ---------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -232,17 +236,19 @@ class Resumption:
         self, gone: Sequence[GoneWorker], resumed: Sequence[AgentId], begun: Sequence[Begun], *, nothing_left: bool
     ) -> None:
         """Say that nobody need look again, once all that was taken up has ended."""
-        with self._agents.around.delivering:
+        with self._agents.around.delivering:  # a runtime that stops when it is idle has settled
             for agent in resumed:
                 nothing_left &= await self._ended(agent)
             reports = [await one.report() for one in begun]
-        failed = [report for report in reports if report.failed]
-        for report in failed:
-            for agent, error in report.failed:
-                logger.warning("a message that was left undelivered, redelivered to %s: %r", agent, error)
-        for one in begun:
-            if one.event.type is EventType.MESSAGE_SENT:  # its caller has asked again: it has not arrived by that
-                nothing_left &= await self._answered(one.event)
+            for report in reports:
+                for agent, error in report.failed:
+                    logger.warning("a message that was left undelivered, redelivered to %s: %r", agent, error)
+            for one in begun:
+                if one.event.type is EventType.MESSAGE_SENT:  # its caller has asked again: it has not arrived by that
+                    nothing_left &= await self._answered(one.event)
+            if nothing_left and self._log.writes:
+                await self._log.ownership.settle([worker.id for worker in gone])
+                return
         if nothing_left:
             await self._log.writing()  # who only reads changes nothing
             await self._log.ownership.settle([worker.id for worker in gone])

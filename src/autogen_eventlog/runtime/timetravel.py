@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from autogen_core import Agent, AgentId
 
 from autogen_eventlog.codec.names import type_name
 from autogen_eventlog.errors import (
+    AgentBusy,
     Divergence,
     InvalidPoint,
     InvalidState,
@@ -115,12 +117,21 @@ class TimeTravel:
     async def restore_all(
         self, types: Iterable[str], *, at: datetime | None, position: int | None, timeout: float | None
     ) -> list[RestoreReport]:
-        cut = await self.cut(at=at, position=position)
+        cut, types = await self.cut(at=at, position=position), [*types]
+        patience, loop = self._patience(timeout), asyncio.get_running_loop()
+        ends = loop.time() + patience
         targets = await self.targets(types, cut)
-        await self.check(targets)
-        async with held_at_rest([shell for shell, _ in targets], self._patience(timeout)):
-            replaced = await self.put_together(targets, cut, uuid4().hex)
-            let_go(replaced)
+        while True:
+            await self.check(targets)
+            async with held_at_rest([shell for shell, _ in targets], patience):
+                found = await self.targets(types, cut)
+                if len(found) == len(targets):
+                    replaced = await self.put_together(targets, cut, uuid4().hex)
+                    let_go(replaced)
+                    break
+            if loop.time() > ends:
+                raise AgentBusy(found[-1][0].stream, 0, patience)
+            targets = found  # the deliveries that were waited for made agents that were not there before
         return await self.reports(targets, replaced, cut)
 
     async def cut(self, *, at: datetime | None, position: int | None) -> int:
