@@ -88,6 +88,49 @@ async def test_an_agent_that_leaves_its_defaults_as_they_are_has_snapshots(dsn: 
         assert live.config is DEFAULTS and live.own is Configured.options
 
 
+TABLE: dict[str, Any] = {"rows": [1]}
+
+
+class Copying(RoutedAgent):
+    """Has a copy of its own, of the same content, before it writes into it."""
+
+    def __init__(self, steps: list[int] = []) -> None:  # noqa: B006
+        super().__init__("copies before it writes")
+        self.base = DEFAULTS
+        self.config = DEFAULTS
+        self.table = dict(TABLE)
+        self.steps = steps
+
+    @message_handler
+    async def on_do(self, message: Do, ctx: MessageContext) -> str:
+        if message.what == "config":
+            self.config = dict(self.config)
+        if message.what == "table":
+            self.table["rows"] = list(self.table["rows"])
+        if message.what == "steps":
+            self.steps = []
+        if message.what == "write":
+            self.config["depth"] = message.number
+            self.table["rows"].append(message.number)
+            self.steps.append(message.number)
+        return f"{self.config} {self.table} {self.steps}"
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "in parts"])
+async def test_an_object_of_the_agents_own_is_not_taken_for_one_that_it_borrowed(dsn: str, whole: bool) -> None:
+    async with running(dsn, Copying) as runtime:
+        for what in ("config", "table", "steps"):
+            await runtime.send_message(Do(what), ONE)
+            if not whole:
+                await runtime.snapshot(ONE)  # of the first there is one: `base` is what it borrowed still
+        assert not (await runtime.snapshot(ONE)).proven
+    async with running(dsn, Copying) as runtime:
+        wrote = "{'depth': 9} {'rows': [1, 9]} [9]"
+        assert await runtime.send_message(Do("write", 9), ONE) == wrote
+        assert await runtime.send_message(Do("look"), TWO) == "{'depth': 1} {'rows': [1]} []"
+    assert (DEFAULTS, TABLE, Copying.__init__.__defaults__) == ({"depth": 1}, {"rows": [1]}, ([],))
+
+
 # -- what several write to --------------------------------------------------------------------------------------------
 
 

@@ -748,9 +748,9 @@ async def test_a_large_state_is_read_while_others_are_served(dsn: str) -> None:
         snapshotting = shell._snapshotting
         original = snapshotting._captured
 
-        async def seen(agent: Any) -> Any:
+        async def seen(incarnation: Any, agent: Any) -> Any:
             answered = asyncio.create_task(put(runtime, 2, agent=AgentId("hoarder", "other")))
-            state = await original(agent)
+            state = await original(incarnation, agent)
             threads.add(threading.get_ident())
             await answered
             return state

@@ -96,7 +96,7 @@ class Incarnation:
         """Which of them the agent has started, and not stopped."""
         self.effects_own: tuple[type, ...] = ()
         """Classes of models, tools, memories … that are the agent's own state or code, and no effects."""
-        self.borrowed: tuple[object, ...] = ()
+        self.borrowed: dict[str, object] = {}
         """What hangs on the instance and others have too, or the copies in its place: no snapshot may change it."""
         self.heard_here = False
         """Whether it was given a message of a conversation that began in this process."""

@@ -31,6 +31,7 @@ from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.records import Snapshot, StreamHead
 from autogen_eventlog.recovery import Recovered
 from autogen_eventlog.replay.follow import SLICE_SECONDS
+from autogen_eventlog.runtime.replacing import still_at
 from autogen_eventlog.runtime.snapshotting import Maker
 from autogen_eventlog.snapshots import FAILED, PRODUCER, PROVEN, TAKEN, clock_of, kept, put, standing_of
 from autogen_eventlog.snapshots.captured import DIGEST, facts_of
@@ -141,7 +142,7 @@ class Prover:
             metadata={
                 **standing_of(found),
                 **({} if last is None else {PRODUCER: last.producer}),
-                **facts_of(state),
+                **facts_of(state, still_at(found.agent, found.borrowed, found.effects_own)),
             },
             status=TAKEN,
         )

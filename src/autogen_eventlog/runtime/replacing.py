@@ -45,6 +45,14 @@ def held_on(agent: Any, targets: Mapping[int, Any], own: tuple[type, ...] = ()) 
     return found
 
 
+def still_at(agent: Any, objects: Mapping[str, Any], own: tuple[type, ...] = ()) -> list[str]:
+    """The paths at which these very objects still hang on an instance. The content would not tell: a copy has the same."""
+    if not objects:
+        return []
+    found = held_on(agent, {id(value): value for value in objects.values()}, own)
+    return sorted(path for path, value in found.items() if objects.get(path) is value)
+
+
 def attribute_of(path: str) -> str:
     """The attribute of the instance with which a path begins."""
     return path.split(".", 2)[1].partition("[")[0]

@@ -119,11 +119,11 @@ class SharedObjects:
         if not incarnation.continues or agent_id in self._given:
             instead = self._pristine[agent_id].again(agent, agent_id, held)
             Replacing(instead, own).run(agent)
-            borrowed = [instead[id(value)] for value in held.values()]
+            borrowed = {path: instead[id(value)] for path, value in held.items()}
         else:
-            borrowed = [*held.values()]
+            borrowed = dict(held)
         if not _is_of_team(agent):  # whose participants and conditions hang on it alone, whoever made them
-            incarnation.borrowed = tuple(borrowed)
+            incarnation.borrowed = borrowed
         if incarnation.continues:
             self._given.add(agent_id)
             _only_when_live(agent, queues, incarnation)

@@ -442,7 +442,7 @@ class JournaledAgent:
         assert agent is not None
         return agent
 
-    async def scratch(self) -> tuple[Agent, tuple[object, ...]]:
+    async def scratch(self) -> tuple[Agent, dict[str, object]]:
         """A fresh instance that is no agent, nothing of which is recorded or leaves it; and what it has borrowed."""
         incarnation = self._new_incarnation(Machine())
         incarnation.continues = False

@@ -20,6 +20,7 @@ from autogen_eventlog.log import EventLog
 from autogen_eventlog.postgres.records import Snapshot
 from autogen_eventlog.recovery import Recovered, Recovery
 from autogen_eventlog.runtime.appender import StreamAppender
+from autogen_eventlog.runtime.replacing import still_at
 from autogen_eventlog.snapshots import (
     PRODUCER,
     PROVEN,
@@ -32,7 +33,7 @@ from autogen_eventlog.snapshots import (
 from autogen_eventlog.snapshots.captured import KIND as CAPTURED
 from autogen_eventlog.snapshots.captured import facts_of
 from autogen_eventlog.snapshots.cooperative import KIND as SAVED
-from autogen_eventlog.state import capture
+from autogen_eventlog.state import CapturedState, capture
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class State:
 
     kind: str
     payload: bytes
-    facts: dict[str, str]
+    facts: dict[str, Any]
     """For the snapshot's metadata."""
     status: str
 
@@ -59,8 +60,8 @@ class Maker(Protocol):
     @property
     def recovery(self) -> Recovery: ...
 
-    async def scratch(self) -> tuple[Agent, tuple[object, ...]]:
-        """A fresh instance that is no agent, and what it has borrowed."""
+    async def scratch(self) -> tuple[Agent, dict[str, object]]:
+        """A fresh instance that is no agent, and what it has borrowed, by path."""
         ...
 
     def outside(self, agent: Agent) -> tuple[object, ...]:
@@ -158,7 +159,7 @@ class Snapshotting:
             assert agent is not None
             standing = standing_of(incarnation)
             try:
-                state = await self._read(agent, wanted)
+                state = await self._read(incarnation, agent, wanted)
             except NotCapturable:
                 self._last = before
                 raise
@@ -253,11 +254,11 @@ class Snapshotting:
         """What replaying all since the last one would take."""
         return incarnation.session.busy - self._busy_then + events * _SECONDS_AN_EVENT
 
-    async def _read(self, agent: Agent, wanted: bool) -> State | None:
+    async def _read(self, incarnation: Incarnation, agent: Agent, wanted: bool) -> State | None:
         kind = "either" if self.policy is None else self.policy.kind
         if kind != "save_state":
             try:
-                return await self._captured(agent)
+                return await self._captured(incarnation, agent)
             except NotCapturable as error:
                 if kind == "captured" or not has_own_state(agent):
                     if wanted:
@@ -269,14 +270,15 @@ class Snapshotting:
             return None
         return await self._saved(agent)
 
-    async def _captured(self, agent: Agent) -> State:
-        outside = self._maker.outside(agent)
-        if self._size <= _AT_ONCE_BYTES:
-            state = capture(agent, self._log.codec, outside=outside)
-        else:
-            state = await asyncio.to_thread(capture, agent, self._log.codec, outside=outside)
+    async def _captured(self, incarnation: Incarnation, agent: Agent) -> State:
+        outside, borrowed, own = self._maker.outside(agent), incarnation.borrowed, incarnation.effects_own
+
+        def read() -> tuple[CapturedState, list[str]]:
+            return capture(agent, self._log.codec, outside=outside), still_at(agent, borrowed, own)
+
+        state, still = read() if self._size <= _AT_ONCE_BYTES else await asyncio.to_thread(read)
         self._size = len(state.data)
-        return State(CAPTURED, state.data, facts_of(state), TAKEN)
+        return State(CAPTURED, state.data, facts_of(state, still), TAKEN)
 
     async def _saved(self, agent: Agent) -> State | None:
         """By `save_state`, proven at once: a fresh instance that loads it must be in the same state."""

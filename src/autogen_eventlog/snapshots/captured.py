@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from autogen_core import Agent
 
@@ -18,13 +18,19 @@ from autogen_eventlog.state import CapturedState, load
 KIND: Final = "captured"
 DIGEST: Final = "digest"
 """In a snapshot's metadata: the state's digest, equal for equal states."""
+BORROWED: Final = "borrowed"
+"""Where on the agent what its constructor borrowed still was, as paths. Elsewhere there is an object of the agent's own."""
 SUM: Final = "sum"
 """SHA-256 of its payload, in hex: whether it is what was stored."""
 
 
-def facts_of(state: CapturedState) -> dict[str, str]:
-    """What a snapshot's metadata say of a captured state."""
-    return {DIGEST: state.digest, SUM: sha256(state.data).hexdigest()}
+def facts_of(state: CapturedState, borrowed: Sequence[str]) -> dict[str, Any]:
+    """What a snapshot's metadata say of a captured state.
+
+    Args:
+        borrowed: Where on the agent what its constructor borrowed still was.
+    """
+    return {DIGEST: state.digest, SUM: sha256(state.data).hexdigest(), **({BORROWED: [*borrowed]} if borrowed else {})}
 
 
 def put(
@@ -32,7 +38,7 @@ def put(
     agent: Agent,
     codec: Codec,
     outside: Collection[object],
-    borrowed: Collection[object],
+    borrowed: Mapping[str, object],
 ) -> None:
     """Give a fresh instance a snapshot's state.
 
@@ -45,7 +51,16 @@ def put(
         where = f"snapshot of stream {snapshot.stream!r} at version {snapshot.version}"
         raise PayloadCorrupt(where, f"its sum is {found}, and {recorded} was recorded")
     other_code = _is_of_other_code(snapshot, agent)
-    load(snapshot.payload, into=agent, codec=codec, outside=outside, borrowed=borrowed, other_code=other_code)
+    still = snapshot.metadata.get(BORROWED, ())
+    load(
+        snapshot.payload,
+        into=agent,
+        codec=codec,
+        outside=outside,
+        borrowed=[*borrowed.values()],
+        let_go=[value for path, value in borrowed.items() if path not in still],
+        other_code=other_code,
+    )
 
 
 def _is_of_other_code(snapshot: Snapshot, agent: Agent) -> bool:

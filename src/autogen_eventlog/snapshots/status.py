@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from autogen_core import Agent
@@ -28,13 +28,13 @@ async def put(
     agent: Agent,
     codec: Codec,
     outside: Collection[object],
-    borrowed: Collection[object],
+    borrowed: Mapping[str, object],
 ) -> None:
     """Give a fresh instance a snapshot's state, whatever its kind.
 
     Args:
         outside: What hangs on the instance and is no part of its state.
-        borrowed: What hangs on it and others have too.
+        borrowed: What hangs on it and others have too, by path.
 
     Raises:
         PayloadCorrupt, TypeNotAllowed, NotLoadable, NotRestorable: It can't be.

@@ -7,6 +7,7 @@ constructor. Everything is decoded before the first attribute is set.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -71,6 +72,7 @@ def load(
     outside: Collection[object] = (),
     wiring: tuple[type, ...] = (),
     borrowed: Collection[object] = (),
+    let_go: Collection[object] = (),
     other_code: bool = False,
 ) -> None:
     """Give a fresh instance a captured state. Either all of it is set, or nothing.
@@ -81,6 +83,8 @@ def load(
         wiring: as given to `capture`.
         borrowed: what hangs on the fresh instance and others have too. It is not changed: a state that has other content
             in its place can't be loaded.
+        let_go: of these, what the agent no longer had where it was. What is there in the state is the agent's own, whatever
+            its content.
         other_code: it was captured under other code. Attributes that today's constructor sets, and that the state knows
             nothing of, then stay as they are.
 
@@ -92,7 +96,7 @@ def load(
     """
     where = f"state of {type_name(type(into))}"
     with undisturbed():
-        _Loading(parsed(data, where), into, codec, outside, wiring, other_code).run(where, borrowed)
+        _Loading(parsed(data, where), into, codec, outside, wiring, other_code).run(where, borrowed, let_go)
 
 
 class _Loading:
@@ -131,12 +135,12 @@ class _Loading:
         self._done: set[int] = set()
         self._at = 0
 
-    def run(self, where: str, borrowed: Collection[object]) -> None:
+    def run(self, where: str, borrowed: Collection[object], let_go: Collection[object]) -> None:
         try:
             self._bring_up_to_date()
             self._check_class()
             self._matched = match(self._entries, self._root, self._walk.entries, 0)
-            self._check_borrowed(borrowed)
+            self._check_borrowed(borrowed, let_go)
             self._decode()
             self._shells()
             self._set(list(self._order()))
@@ -193,17 +197,22 @@ class _Loading:
         if stored != found:
             raise NotLoadable(found, "self", f"an agent of class {stored!r}", f"one of {found!r}", _FACTORY)
 
-    def _check_borrowed(self, borrowed: Collection[object]) -> None:
+    def _check_borrowed(self, borrowed: Collection[object], let_go: Collection[object]) -> None:
         """That nothing is put into what others have too: what they have put there is in it, or it is the module's.
 
         Raises:
             NotLoadable: the state has other content there. Whether the agent had changed it or had one of its own by
                 then, only replay can tell.
         """
-        theirs = reached(self._walk, borrowed)
+        theirs, others = reached(self._walk, borrowed), set(map(id, let_go))
+        several = {number for number, found in Counter(self._matched.values()).items() if found > 1}
+        others |= {id(value) for value in borrowed} & {id(self._walk.objects[number]) for number in several}
         same: dict[int, int] = {}
         for self._at, other in self._matched.items():  # noqa: B020
-            if other in theirs and not equal(self._entries, self._at, self._walk.entries, other, same):
+            if other in theirs and (
+                id(self._walk.objects[other]) in others
+                or not equal(self._entries, self._at, self._walk.entries, other, same)
+            ):
                 found = "another, in an object that the constructor shares with others"
                 raise NotLoadable(
                     type_name(type(self._fresh)), self._path(), "its content as captured", found, _NOT_SHARED
