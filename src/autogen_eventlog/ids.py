@@ -81,14 +81,16 @@ def agent_id(agent: AgentId | str) -> AgentId:
     Raises:
         ValueError: The text is no id.
         TypeError: It is neither an id nor a text.
+        NotEncodable: No agent can have it: Postgres can't hold it.
     """
     if isinstance(agent, AgentId):
+        check_text("agent id", str(agent), longest=LONGEST_STREAM)
         return agent
     if not isinstance(agent, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
             f"an agent is named by its AgentId or by 'type/key', not by a {type(agent).__name__}: {agent!r}"
         )
     try:
-        return AgentId.from_str(agent)
+        return agent_id(AgentId.from_str(agent))
     except ValueError:
         raise ValueError(f"{agent!r} is no agent's id: give an AgentId, or 'type/key'") from None

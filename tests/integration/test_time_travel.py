@@ -13,7 +13,7 @@ import pytest
 from autogen_core import AgentId, MessageContext, RoutedAgent, message_handler
 
 from autogen_eventlog import EventLog, EventLogHandler, EventSourcedAgentRuntime
-from autogen_eventlog.errors import AgentBusy, InvalidPoint, RecordingIncomplete, UnknownStream
+from autogen_eventlog.errors import AgentBusy, InvalidPoint, NotEncodable, RecordingIncomplete, UnknownStream
 from autogen_eventlog.events import EventType
 from tests.acceptance.asking import until
 
@@ -245,6 +245,10 @@ async def test_an_agent_is_named_by_its_id_or_in_words(runtime: EventSourcedAgen
             await operation("teller", version=1)
         with pytest.raises(TypeError, match="not by a int: 7"):
             await operation(7, version=1)  # type: ignore[arg-type]
+        for key in ("\0", "\ud800", "x" * 2000):
+            with pytest.raises(NotEncodable, match="agent id"):
+                await operation(AgentId("teller", key), version=1)
+    await runtime.save_state()  # nothing of them is left
 
 
 async def test_a_restore_without_a_point_is_refused(runtime: EventSourcedAgentRuntime) -> None:
