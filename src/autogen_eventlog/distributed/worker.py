@@ -48,7 +48,7 @@ from autogen_eventlog.ids import agent_id
 from autogen_eventlog.runtime.agents import RecordedAgents
 from autogen_eventlog.runtime.answers import reply_to
 from autogen_eventlog.runtime.dropped import record_dropped
-from autogen_eventlog.runtime.handler import split_handlers
+from autogen_eventlog.runtime.handler import split_handlers, warn_unrecorded
 from autogen_eventlog.runtime.interventions import InterventionChain
 from autogen_eventlog.runtime.reports import RestoreReport, SnapshotReport
 from autogen_eventlog.runtime.shell import JournaledAgent
@@ -142,7 +142,7 @@ class EventSourcedGrpcWorkerAgentRuntime(GrpcWorkerAgentRuntime):
             DatabaseUnavailable: The database did not answer within its bound.
         """
         if self._handler is None:
-            logger.warning("there is no EventLogHandler among the intervention handlers: nothing is recorded")
+            warn_unrecorded()
             await super().start()
             return
         if self._running:

@@ -106,9 +106,8 @@ class RuntimeFacade(AgentRuntime):
         call = Call(event, recipient, encoded, message, future, CancellationToken())
         if cancellation_token is not None:
             cancellation_token.link_future(future)
-            cancellation_token.add_callback(
-                partial(incarnation.give_up, call)
-            )  # at once, as AutoGen's runtime passes the token itself on
+            # At once, as AutoGen's runtime passes the token itself on.
+            cancellation_token.add_callback(partial(incarnation.give_up, call))
         incarnation.calls[event.id] = call
         if incarnation.live:
             incarnation.let_out(call, ticket)

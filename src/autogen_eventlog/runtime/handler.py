@@ -198,3 +198,8 @@ def split_handlers(handlers: Sequence[InterventionHandler]) -> tuple[EventLogHan
     if len(recording) > 1:
         raise ValueError(f"{len(recording)} EventLogHandlers were given; a runtime records in one log")
     return (recording[0] if recording else None), [one for one in handlers if not isinstance(one, EventLogHandler)]
+
+
+def warn_unrecorded() -> None:
+    """Say that a runtime starts without a recording handler, which is easily forgotten."""
+    logger.warning("there is no EventLogHandler among the intervention handlers: nothing is recorded")

@@ -40,7 +40,7 @@ from autogen_eventlog.incarnation.parts import Call
 from autogen_eventlog.runtime.agents import RecordedAgents, traced
 from autogen_eventlog.runtime.answers import reply_to
 from autogen_eventlog.runtime.dropped import record_dropped
-from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers
+from autogen_eventlog.runtime.handler import EventLogHandler, split_handlers, warn_unrecorded
 from autogen_eventlog.runtime.identity import Identity, TracedId
 from autogen_eventlog.runtime.interventions import InterventionChain
 from autogen_eventlog.runtime.passage import Passage
@@ -297,7 +297,7 @@ class EventSourcedAgentRuntime(SingleThreadedAgentRuntime):
 
     def start(self) -> None:
         if self._handler is None:
-            logger.warning("there is no EventLogHandler among the intervention handlers: nothing is recorded")
+            warn_unrecorded()
         else:
             self._tracer_helper.look()  # type: ignore[attr-defined]
         super().start()

@@ -169,17 +169,14 @@ class Replacing:
         return id(cell) in self._instead or id(cell) in self._held
 
     def _fill(self, cell: types.CellType, new: types.CellType) -> None:
-        try:
-            new.cell_contents = self._of(cell.cell_contents)
-        except ValueError:  # a name that is not assigned yet
-            return
+        for value in attributes(cell).values():  # none: a name that is not assigned yet
+            new.cell_contents = self._of(value)
 
     # -- what can ---------------------------------------------------------------------------------------------------
 
     def _within(self, holder: Any) -> None:
         if isinstance(holder, types.CellType):
-            for value in attributes(holder).values():
-                holder.cell_contents = self._of(value)
+            self._fill(holder, holder)
             return
         own, slots = own_dict(holder), slots_of(cast("type[Any]", type(holder)))
         for name, value in attributes(holder).items():

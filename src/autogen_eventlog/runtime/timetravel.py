@@ -120,17 +120,18 @@ class TimeTravel:
         cut, types = await self.cut(at=at, position=position), [*types]
         patience, loop = self._patience(timeout), asyncio.get_running_loop()
         ends = loop.time() + patience
-        targets = await self.targets(types, cut)
+        targets = new = await self.targets(types, cut)
         while True:
-            await self.check(targets)
+            await self.check(new)
             async with held_at_rest([shell for shell, _ in targets], patience):
-                found = await self.targets(types, cut)
-                if len(found) == len(targets):
+                known, found = {shell for shell, _ in targets}, await self.targets(types, cut)
+                new = [target for target in found if target[0] not in known]
+                if not new:
                     replaced = await self.put_together(targets, cut, uuid4().hex)
                     let_go(replaced)
                     break
             if loop.time() > ends:
-                raise AgentBusy(found[-1][0].stream, 0, patience)
+                raise AgentBusy(new[0][0].stream, 0, patience)
             targets = found  # the deliveries that were waited for made agents that were not there before
         return await self.reports(targets, replaced, cut)
 

@@ -7,7 +7,6 @@ constructor. Everything is decoded before the first attribute is set.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -205,8 +204,6 @@ class _Loading:
                 then, only replay can tell.
         """
         theirs, others = reached(self._walk, borrowed), set(map(id, let_go))
-        several = {number for number, found in Counter(self._matched.values()).items() if found > 1}
-        others |= {id(value) for value in borrowed} & {id(self._walk.objects[number]) for number in several}
         same: dict[int, int] = {}
         for self._at, other in self._matched.items():  # noqa: B020
             if other in theirs and (
